@@ -1,0 +1,47 @@
+"""Owns what a case says of time and host: the offset of its clock, and the boot identity of its machine.
+
+Both are small files, named to the target by `KILLPOINT_CLOCK` and `KILLPOINT_BOOT`, replaced whole, so that a reader
+sees the old text or the new one. Downtime of a month is a moved clock, and a reboot a new identity; nobody waits.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+
+class CaseClock:
+    """The clock of a case: the offset in seconds, as text at `path`, that a target adds to wall time. Begins at 0."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.offset_s = 0.0
+        _replace(path, "0")
+
+    def move(self, by_s: float) -> float:
+        """Move the clock by so many seconds, forward or back. The offset that now holds."""
+        self.offset_s += by_s
+        _replace(self.path, repr(self.offset_s))
+        return self.offset_s
+
+
+class HostBoot:
+    """The boot identity of a case's host, as text at `path`, in the form of the kernel's own."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.boot_id = ""
+        self.reboot()
+
+    def reboot(self) -> str:
+        """Give the host a new boot identity, as a restart of the machine would. The identity that now holds."""
+        self.boot_id = str(uuid.uuid4())
+        _replace(self.path, self.boot_id)
+        return self.boot_id
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.write_text(text)
+    os.replace(fresh, path)  # noqa: PTH105 (said to be atomic)

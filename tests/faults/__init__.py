@@ -1,0 +1,1 @@
+"""Owns the tests of faults/: real processes, sockets and files."""

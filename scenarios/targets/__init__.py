@@ -1,0 +1,1 @@
+"""Owns the programs that are judged beside the reference."""

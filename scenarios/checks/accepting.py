@@ -1,0 +1,239 @@
+"""Owns the checks of accepting work (ADM): what was acknowledged is there, once, in its order, and ends."""
+
+from __future__ import annotations
+
+from scenarios.checks.base import Findings, check
+from scenarios.checks.evidence import Evidence, Input, Request
+from scenarios.history import Record
+
+
+@check(
+    "acknowledged-input-not-lost",
+    "ADM-1 INT-2",
+    "an input that a client heard to be accepted survives every later crash and is worked on",
+    needs=("final",),
+)
+def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
+    for each, accepted in e.accepted:
+        session = e.session(each.session)
+        held = session is not None and (
+            any(view.request_id == each.request_id for view in session.inputs)
+            or any(item.kind == "user" and item.text == each.text for item in session.transcript)
+        )
+        found.verify(
+            held,
+            f"{each.session}: the input {each.request_id} is in the final snapshot, since it was accepted",
+            "the final snapshot does not hold it",
+            since=accepted,
+            at=e.final_record,
+        )
+        if e.controlled(each.session) or e.excused(each):
+            continue
+        asked = any(each.text in request.texts("user") for request in e.requests)
+        found.verify(
+            asked,
+            f"{each.session}: the model is asked to serve {each.request_id}",
+            "the provider received no request that holds its text",
+            since=accepted,
+            at=None,
+        )
+
+
+@check(
+    "no-duplicate-input",
+    "ADM-2",
+    "an input that is sent again under its request id is there once",
+    needs=("final",),
+)
+def no_duplicate_input(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        session = e.session(each.session)
+        if session is None or not session.inputs:
+            continue
+        views = [view for view in session.inputs if view.request_id == each.request_id]
+        found.verify(
+            len(views) < 2,
+            f"{each.session}: the input {each.request_id} once, though it was sent {len(each.sends)} times",
+            f"the final snapshot holds it {len(views)} times",
+            since=each.sends[-1],
+            at=e.final_record,
+        )
+
+
+@check(
+    "resend-hears-the-same",
+    "ADM-2",
+    "a client that sends an input again hears of the same input and the same work",
+)
+def resend_hears_the_same(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for answer in each.answers[1:]:
+            first, again = ({k: _of(a, k) for k in ("input", "work_id")} for a in (each.answers[0], answer))
+            found.verify(
+                first == again,
+                f"{each.session}: {each.request_id} is still {first}",
+                f"sent again, it is {again}",
+                since=each.answers[0],
+                at=answer,
+            )
+
+
+def _of(answer: Record, name: str) -> object:
+    body = answer.get("body")
+    return body.get(name) if isinstance(body, dict) else None
+
+
+@check(
+    "only-sent-inputs-shown",
+    "ADM-2",
+    "nothing is shown as submitted that no client has sent",
+)
+def only_sent_inputs_shown(e: Evidence, found: Findings) -> None:
+    for record, snapshot in e.snapshots:
+        for name, session in snapshot.sessions.items():
+            for view in session.inputs:
+                sent = e.by_request_id.get((name, view.request_id))
+                found.verify(
+                    sent is not None and sent.invoked.seq < record.seq and sent.text == view.text,
+                    f"{name}: inputs as clients had sent them",
+                    f"{view.request_id} with the text {view.text!r}, which nobody had sent",
+                    since=sent.invoked if sent else None,
+                    at=record,
+                )
+
+
+@check(
+    "input-appended-once",
+    "ADM-5",
+    "recovery never appends the user's input a second time: a new turn serves the same work",
+)
+def input_appended_once(e: Evidence, found: Findings) -> None:
+    for request in e.requests:
+        owner = e.input_of(request)
+        texts = request.texts("user")
+        for text in dict.fromkeys(texts):
+            sent = [each for each in e.inputs if each.text == text and (not owner or each.session == owner.session)]
+            if sent:
+                found.verify(
+                    texts.count(text) <= len(sent),
+                    f"the text {text!r} {len(sent)} times in a request, as often as it was sent",
+                    f"request {request.n} holds it {texts.count(text)} times",
+                    since=sent[0].invoked,
+                    at=request.record,
+                )
+    for name, session in e.final.sessions.items():
+        shown = [item.request_id for item in session.transcript if item.kind == "user" and item.request_id]
+        for request_id in dict.fromkeys(shown):
+            sent_as = e.by_request_id.get((name, request_id))
+            found.verify(
+                shown.count(request_id) == 1,
+                f"{name}: one item of the transcript for {request_id}",
+                f"the transcript holds it {shown.count(request_id)} times",
+                since=sent_as.invoked if sent_as else None,
+                at=e.final_record,
+            )
+
+
+@check(
+    "inputs-in-first-order",
+    "ADM-3",
+    "accepted requests that no turn has begun are admitted in their first order, each once",
+)
+def inputs_in_first_order(e: Evidence, found: Findings) -> None:
+    for i, (first, accepted) in enumerate(e.accepted):
+        for later, _ in e.accepted[i + 1 :]:
+            if later.session == first.session and later.invoked.seq > accepted.seq:
+                _compare_order(e, found, first, accepted, later)
+
+
+def _compare_order(e: Evidence, found: Findings, first: Input, accepted: Record, later: Input) -> None:
+    begun = e.requests_of(later)
+    if not begun or _turn_begun(e, first, begun[0]) or e.excused(first):
+        return
+    own = e.requests_of(first)
+    stopped = any(
+        command.action in {"stop", "quit"} and command.invoked.seq < begun[0].record.seq
+        for command in e.commands_of(first.session)
+    )
+    if not own and stopped:
+        return
+    found.verify(
+        bool(own) and own[0].record.seq < begun[0].record.seq,
+        f"{first.session}: {first.request_id} is begun first, since it was accepted before {later.request_id} was sent",
+        f"request {begun[0].n} serves {later.request_id} first",
+        since=accepted,
+        at=begun[0].record,
+    )
+
+
+def _turn_begun(e: Evidence, each: Input, before: Request) -> bool:
+    """Whether a turn of this input had begun without a request yet: the order of what is interrupted is INT-13's."""
+    work = e.work_id(each)
+    asked = any(request.record.seq < before.record.seq for request in e.requests_of(each))
+    begun = any(r.get("work") == work and r.seq < before.record.seq for r in e.reached_at("turn.begun"))
+    return work is not None and begun and not asked
+
+
+@check(
+    "late-resend-undoes-no-stop",
+    "ADM-4",
+    "an input that is sent again after a Stop does not undo that Stop",
+)
+def late_resend_undoes_no_stop(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for hold in e.holds(each.session):
+            resends = [send for send in each.sends if send.seq > hold.since.seq]
+            stop = hold.command.action in {"stop", "quit"}
+            if not stop or not resends or not e.known_before(each, hold.command.invoked.seq):
+                continue
+            asked = [request for request in e.requests_of(each) if request.record.seq > resends[0].seq]
+            found.verify(
+                not asked,
+                f"{each.session}: {each.request_id} stays stopped, though it is sent again",
+                f"request {asked[0].n} serves it" if asked else "",
+                since=hold.since,
+                at=asked[0].record if asked else None,
+            )
+
+
+@check(
+    "finished-stays-finished",
+    "ADM-6 INT-4",
+    "a request goes on until it is finished, and its finished work stays so: no further model call, also after a restart",
+)
+def finished_stays_finished(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        end = _end_of(e, each)
+        if end is None:
+            continue
+        asked = [request for request in e.requests_of(each) if request.record.seq > end.seq]
+        found.verify(
+            not asked,
+            f"{each.session}: no model call for {each.request_id} after its work had ended",
+            f"request {asked[0].n} serves it again" if asked else "",
+            since=end,
+            at=asked[0].record if asked else None,
+        )
+
+
+def _end_of(e: Evidence, each: Input) -> Record | None:
+    """Where the target said that the work of this input is done: in an event, in a snapshot, or at its last point."""
+    work = e.work_id(each)
+    if work is None:
+        return None
+    said = [
+        record
+        for record in e.history.of("client.event")
+        if isinstance(record.get("data"), dict)
+        and record["data"].get("work_id") == work
+        and (record["type"] == "work.done" or record["data"].get("state") == "done")
+    ]
+    said += [
+        record
+        for record, snapshot in e.snapshots
+        if any(view.work_id == work and view.state == "done" for view in snapshot.works)
+    ]
+    view = e.work(each)
+    if view is not None and view.state == "done":
+        said += [record for record in e.reached_at("turn.committed") if record.get("work") == work]
+    return min(said, key=lambda record: record.seq) if said else None

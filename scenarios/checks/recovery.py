@@ -1,0 +1,488 @@
+"""Owns the checks of recovery (REC): its order, its one way, its repeatability, and what it may cost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from scenarios.checks.base import Findings, check
+from scenarios.checks.evidence import Evidence, Input, Request, detail, process
+from scenarios.history import Record
+from scenarios.snapshot import AT_REST, TERMINAL, ItemView, RecoveryView, SessionView, WorkView
+
+AFTER_OWNERSHIP = ("recovery.repair.written", "recovery.decision.stored", "recovery.admitted", "recovery.intent.consumed")
+TRIES_IN_A_ROW_MAX = 12
+BACKOFF_MS_MIN = 90.0
+
+
+@check(
+    "recovery-in-order",
+    "REC-1 OWN-4",
+    "recovery loads facts, confirms ownership, repairs, decides, admits and restores the interface, in this order",
+    depends_on_kill=True,
+)
+def recovery_in_order(e: Evidence, found: Findings) -> None:
+    owns: set[tuple[str, tuple[str, int]]] = set()
+    loaded: set[tuple[str, int]] = set()
+    seen: dict[str, set[str]] = {}
+    for record in e.reached:
+        name, work, who = record["point"], record.get("work") or "", process(record)
+        before = seen.setdefault(work, set())
+        if name == "recovery.facts.loaded":
+            loaded.add(who)
+        elif name == "recovery.ownership.taken":
+            _step(e, found, record, who in loaded, "the facts are loaded before ownership is taken")
+            owns.add((work, who))
+        elif name in AFTER_OWNERSHIP:
+            _step(e, found, record, (work, who) in owns, "ownership is taken first")
+            if name in {"recovery.admitted", "recovery.intent.consumed"}:
+                needed = AFTER_OWNERSHIP[AFTER_OWNERSHIP.index(name) - 1]
+                _step(e, found, record, needed in before, f"{needed} comes first")
+        elif name == "recovery.interface.restored":
+            _step(e, found, record, who in loaded, "the facts are loaded before the interface is restored")
+        before.add(name)
+
+
+def _step(e: Evidence, found: Findings, record: Record, holds: bool, rule: str) -> None:
+    life = e.lives.get(process(record))
+    found.verify(
+        holds,
+        f"{record.get('work')}: {rule}",
+        f"{record['role']} {record['life']} reached {record['point']} without it",
+        since=life.started if life else None,
+        at=record,
+    )
+
+
+@check(
+    "continuation-once",
+    "REC-2 REC-6 OWN-7",
+    "an interrupted execution is continued once, in exactly one way: never both a checkpoint and a new turn",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def continuation_once(e: Evidence, found: Findings) -> None:
+    for name, session in e.final.sessions.items():
+        _one_successor(e, found, name, session)
+        decisions = [decision for work in session.works for decision in work.recoveries]
+        keys = Counter(decision.key for decision in decisions if not decision.void)
+        for key, count in keys.items():
+            found.verify(
+                count == 1 and bool(key),
+                f"{name}: the continuation key {key!r} once",
+                f"it stands {count} times",
+                since=_taken(e, next(d for d in decisions if d.key == key)),
+                at=e.final_record,
+            )
+        for work in session.works:
+            _one_way(e, found, work)
+
+
+def _one_successor(e: Evidence, found: Findings, name: str, session: SessionView) -> None:
+    successors = Counter(turn.predecessor for work in session.works for turn in work.turns if turn.predecessor)
+    for predecessor, count in successors.items():
+        found.verify(
+            count == 1,
+            f"{name}: one turn continues {predecessor}",
+            f"{count} turns do",
+            since=None,
+            at=e.final_record,
+        )
+
+
+def _one_way(e: Evidence, found: Findings, work: WorkView) -> None:
+    standing: dict[int, list[RecoveryView]] = {}
+    for decision in work.recoveries:
+        if not decision.void:
+            standing.setdefault(decision.generation, []).append(decision)
+    for generation, decisions in standing.items():
+        found.verify(
+            len(decisions) == 1,
+            f"{work.work_id}: one way for generation {generation}",
+            f"{len(decisions)} stand: {', '.join(sorted(decision.way for decision in decisions))}",
+            since=_taken(e, decisions[0]),
+            at=e.final_record,
+        )
+
+
+def _taken(e: Evidence, decision: RecoveryView) -> Record | None:
+    found = e.reached_at("recovery.ownership.taken")
+    return next((record for record in found if detail(record).get("generation") == decision.generation), None)
+
+
+@check(
+    "decision-stored",
+    "REC-2 REC-5 REC-6",
+    "every recovery that is admitted has its decision stored, with control version and continuation key",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def decision_stored(e: Evidence, found: Findings) -> None:
+    for record in e.reached_at("recovery.admitted"):
+        known = e.works.get(record.get("work") or "")
+        if known is None:
+            continue
+        key = detail(record).get("key")
+        decisions = known[1].recoveries
+        found.verify(
+            any(decision.key and (key is None or decision.key == key) for decision in decisions),
+            f"{record['work']}: the decision that was admitted stands in the snapshot",
+            f"it holds {len(decisions)} decisions, and not that one",
+            since=record,
+            at=e.final_record,
+        )
+
+
+@check(
+    "checkpoint-covers-effects",
+    "REC-3",
+    "a checkpoint is gone on from only if it covers every effect that the world had been asked for",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def checkpoint_covers_effects(e: Evidence, found: Findings) -> None:
+    for session in e.final.sessions.values():
+        for work in session.works:
+            for decision in work.recoveries:
+                taken = next(
+                    (
+                        record
+                        for record in e.reached_at("recovery.ownership.taken")
+                        if record.get("work") == work.work_id and detail(record).get("generation") == decision.generation
+                    ),
+                    None,
+                )
+                if taken is not None and decision.way == "checkpoint" and not decision.void:
+                    _covered(e, found, session, decision, taken)
+
+
+def _covered(e: Evidence, found: Findings, session: SessionView, decision: RecoveryView, taken: Record) -> None:
+    open_keys = {
+        effect.idempotency_key
+        for effect in session.effects
+        if effect.state == "outcome_unknown" and effect.turn_id == decision.turn_id and effect.idempotency_key
+    }
+    asked = [r for r in e.history.of("effect.received") if r.seq < taken.seq and r["key"] in open_keys]
+    found.verify(
+        not asked,
+        f"{decision.turn_id}: no checkpoint while an effect of it is unknown",
+        "the world had been asked for a write that is still unknown" if asked else "",
+        since=asked[0] if asked else None,
+        at=taken,
+    )
+
+
+@check(
+    "repair-is-stable",
+    "REC-4",
+    "repair has a stable key: run again, it changes nothing",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def repair_is_stable(e: Evidence, found: Findings) -> None:
+    repaired = e.reached_at("recovery.repair.written")
+    if not repaired:
+        return
+    for name, session in e.final.sessions.items():
+        made = Counter(item.call_id for item in session.transcript if item.placeholder)
+        for call, count in made.items():
+            found.verify(
+                count == 1,
+                f"{name}: one placeholder for the call {call}",
+                f"{count} of them, one for each repair",
+                since=repaired[0],
+                at=e.final_record,
+            )
+        pieces = [item for item in session.transcript if item.kind == "assistant" and not item.complete]
+        same = Counter((item.turn_id, item.item) for item in pieces)
+        for (turn, item), count in same.items():
+            found.verify(
+                count == 1,
+                f"{name}: one item {item} of {turn} for one cut reply",
+                f"{count} of them",
+                since=repaired[0],
+                at=e.final_record,
+            )
+    _look_again(e, found, repaired[0])
+    digests = [record for record in e.history.of("store.digest") if str(record["when"]).startswith("repair")]
+    for first, second in pairwise(digests):
+        found.verify(
+            first["sha256"] == second["sha256"],
+            "the digest of the first repair",
+            "another one after the second",
+            since=first,
+            at=second,
+        )
+
+
+def _look_again(e: Evidence, found: Findings, since: Record) -> None:
+    again = e.history.snapshot("again")
+    record = next((r for r in e.history.of("snapshot.taken") if r["when"] == "again"), None)
+    if again is None or record is None:
+        return
+    for name, session in e.final.sessions.items():
+        other = again.sessions.get(name)
+        found.verify(
+            other is not None and other.transcript == session.transcript,
+            f"{name}: looking again repairs nothing",
+            "the transcript changed between the final snapshot and the look after it",
+            since=e.final_record or since,
+            at=record,
+        )
+
+
+@check(
+    "reason-for-every-rest",
+    "REC-5 UIX-3",
+    "what waits, failed or is paused says why, and only a user's word makes it paused or cancelled",
+    needs=("final",),
+)
+def reason_for_every_rest(e: Evidence, found: Findings) -> None:
+    for work_id, (name, work) in e.works.items():
+        said = [command.invoked for command in e.commands_of(name)]
+        found.verify(
+            work.state in AT_REST and (work.state in TERMINAL or bool(work.reason_code)),
+            f"{name}: the work {work_id} rests, with its reason unless it is done",
+            f"it is {work.state}, reason {work.reason_code!r}",
+            since=e.settled_record,
+            at=e.final_record,
+        )
+        if work.state in {"paused", "cancelled"}:
+            found.verify(
+                bool(said),
+                f"{name}: a user said so, since the work {work_id} is {work.state}",
+                "no client asked for it",
+                since=said[0] if said else None,
+                at=e.final_record,
+            )
+
+
+@check(
+    "fair-among-sessions",
+    "REC-7",
+    "many sessions recover in fair order: none is overtaken twice by another one while it waits",
+    depends_on_kill=True,
+)
+def fair_among_sessions(e: Evidence, found: Findings) -> None:
+    ends = [end for end in e.ends if end["role"] != "app"]
+    heads = _first_waiting(e)
+    for waiting, accepted in heads:
+        begun = _first_act(e, waiting)
+        died = next((end for end in ends if accepted.seq < end.seq and (begun is None or end.seq < begun.seq)), None)
+        if died is None or e.controlled(waiting.session) or e.excused(waiting):
+            continue
+        for other, other_accepted in e.accepted:
+            first = _first_act(e, other)
+            if other.session == waiting.session or other_accepted.seq < accepted.seq or first is None:
+                continue
+            if first.seq > died.seq and other.invoked.seq > accepted.seq:
+                found.verify(
+                    begun is not None and begun.seq < first.seq,
+                    f"{waiting.session}: {waiting.request_id} is begun before {other.request_id} of {other.session}, "
+                    "which came later",
+                    "it was overtaken while it waited",
+                    since=accepted,
+                    at=first,
+                )
+
+
+def _first_waiting(e: Evidence) -> list[tuple[Input, Record]]:
+    heads: dict[str, tuple[Input, Record]] = {}
+    for each, accepted in e.accepted:
+        heads.setdefault(each.session, (each, accepted))
+    return list(heads.values())
+
+
+def _first_act(e: Evidence, each: Input) -> Record | None:
+    work = e.work_id(each)
+    acts = [request.record for request in e.requests_of(each)[:1]]
+    acts += [claim.record for claim in e.claims.get(work or "", [])[:1]]
+    return min(acts, key=lambda record: record.seq) if acts else None
+
+
+@check(
+    "retries-wait-their-time",
+    "REC-8",
+    "after a passing fault no model is called before the backoff has passed, and a lasting fault keeps its reason",
+)
+def retries_wait_their_time(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        row: list[Request] = []
+        for request in e.requests_of(each):
+            last = row[-1] if row else None
+            if last is not None and last.answered is not None:
+                waited_ms = (request.record.t_ns - last.answered.t_ns) / 1e6
+                found.verify(
+                    waited_ms >= BACKOFF_MS_MIN and len(row) <= TRIES_IN_A_ROW_MAX,
+                    f"{each.session}: a wait of {BACKOFF_MS_MIN:g} ms at least, and at most {TRIES_IN_A_ROW_MAX} tries",
+                    f"request {request.n} came {waited_ms:.1f} ms after failure {len(row)}",
+                    since=last.answered,
+                    at=request.record,
+                )
+            passing = request.answered is not None and (request.answered.get("status") or 200) in {429, *range(500, 600)}
+            row = [*row, request] if passing else []
+        work = e.work(each)
+        if row and work is not None:
+            found.verify(
+                (work.state in {"waiting", "failed"} and bool(work.reason_code)) or work.state in {"paused", "cancelled"},
+                f"{each.session}: the work of {each.request_id} waits or failed, with its reason",
+                f"it is {work.state}, reason {work.reason_code!r}",
+                since=row[-1].record,
+                at=e.final_record,
+            )
+
+
+@check(
+    "killed-again-same-outcome",
+    "REC-9",
+    "killed at any point of recovery, and again in the next one, the outcome is the same as with one crash",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def killed_again_same_outcome(e: Evidence, found: Findings) -> None:
+    in_recovery = [kill for kill in e.history.kills if str(kill.get("point")).startswith("recovery.")]
+    if len(e.history.kills) < 2 or not in_recovery:
+        return
+    for each, accepted in e.accepted:
+        work = e.work(each)
+        if work is None or e.controlled(each.session) or e.excused(each) or accepted.seq > in_recovery[-1].seq:
+            continue
+        found.verify(
+            work.state == "done" and _last_text_once(e, each),
+            f"{each.session}: {each.request_id} ends with its one last reply, as after one crash",
+            f"its work is {work.state} ({work.reason_code}); {_count_last_text(e, each)} items hold that reply",
+            since=in_recovery[-1],
+            at=e.final_record,
+        )
+
+
+def _count_last_text(e: Evidence, each: Input) -> int:
+    text = e.script(each.text)[-1].text
+    session = e.session(each.session)
+    items = session.transcript if session else []
+    return sum(item.kind == "assistant" and item.complete and item.text == text for item in items)
+
+
+def _last_text_once(e: Evidence, each: Input) -> bool:
+    wanted = e.script(each.text)[-1].text
+    times = sum(
+        reply.text == wanted and not reply.calls
+        for other in e.inputs
+        if other.session == each.session
+        for reply in e.script(other.text)
+    )
+    return 1 <= _count_last_text(e, each) <= times
+
+
+@check(
+    "partial-marked-incomplete",
+    "REC-11 HIS-5",
+    "a reply that was cut off is marked incomplete; pieces are never joined into a reply that looks whole",
+    needs=("final",),
+)
+def partial_marked_incomplete(e: Evidence, found: Findings) -> None:
+    for name, session in e.final.sessions.items():
+        mine = [each for each in e.inputs if each.session == name]
+        texts = {reply.text for each in mine for reply in e.script(each.text)}
+        served = [r for each in mine for r in e.requests_of(each)]
+        for item in session.transcript:
+            if item.kind == "assistant" and served and not e.doubled:
+                _whole_or_marked(e, found, name, item, texts, served)
+
+
+def _whole_or_marked(
+    e: Evidence, found: Findings, name: str, item: ItemView, texts: set[str], served: list[Request]
+) -> None:
+    whole = [r for r in served if r.complete and e.reply(r).text == item.text]
+    cut = [r for r in served if r.billed is not None and not r.complete]
+    if item.complete:
+        found.verify(
+            bool(whole),
+            f"{name}: item {item.item} is a reply that the provider sent to its end",
+            f"it looks whole and reads {item.text[:60]!r}",
+            since=cut[-1].billed if cut else served[-1].record,
+            at=e.final_record,
+        )
+    else:
+        found.verify(
+            any(text.startswith(item.text) for text in texts),
+            f"{name}: item {item.item} is the beginning of one reply",
+            f"it reads {item.text[:60]!r}",
+            since=cut[-1].billed if cut else served[-1].record,
+            at=e.final_record,
+        )
+
+
+@check(
+    "committed-partial-kept",
+    "REC-11",
+    "text of a cut reply that was committed stays, and the rest is asked for anew as a new attempt",
+    depends_on_kill=True,
+    needs=("final",),
+)
+def committed_partial_kept(e: Evidence, found: Findings) -> None:
+    for kill in e.history.kills:
+        if kill.get("point") != "stream.text.committed":
+            continue
+        at = e.by_nonce.get(kill.get("nonce") or "")
+        each = e.input_of_work(at.get("work")) if at else None
+        session = e.session(each.session) if each else None
+        if at is None or each is None or session is None or at["pid"] != kill["pid"]:
+            continue
+        kept = [item for item in session.transcript if item.kind == "assistant" and not item.complete and item.text]
+        found.verify(
+            bool(kept),
+            f"{each.session}: the committed piece of the reply stays, marked incomplete",
+            "the transcript holds no incomplete reply",
+            since=at,
+            at=e.final_record,
+        )
+
+
+@check(
+    "stored-reply-reused",
+    "REC-13 REC-2",
+    "a reply that is stored is gone on from, announced again if need be, and never asked for again",
+)
+def stored_reply_reused(e: Evidence, found: Findings) -> None:
+    by_attempt = {request.attempt: request for request in e.requests if request.attempt}
+    for stored in e.reached_at("reply.stored"):
+        request = by_attempt.get(str(detail(stored).get("attempt")))
+        each = e.input_of(request) if request else None
+        if request is None or each is None or not request.complete:
+            continue
+        again = [r for r in e.requests_of(each) if r.record.seq > stored.seq and r.step == request.step]
+        found.verify(
+            not again,
+            f"{each.session}: the stored reply of attempt {request.attempt} is used",
+            f"request {again[0].n} asks for it again" if again else "",
+            since=stored,
+            at=again[0].record if again else None,
+        )
+
+
+@check(
+    "work-repeated-within-bound",
+    "REC-2 REC-13",
+    "a crash repeats no more model calls than its breakpoint allows",
+    kind="repeated",
+)
+def work_repeated_within_bound(e: Evidence, found: Findings) -> None:
+    repeated: list[Request] = []
+    for each in e.inputs:
+        steps: set[int] = set()
+        for request in e.requests_of(each):
+            found.saw()
+            if request.step in steps:
+                repeated.append(request)
+            steps.add(request.step)
+    bound = e.repeats_allowed
+    if len(repeated) > bound:
+        killed = ", ".join(str(kill.get("point")) for kill in e.history.kills) or "nothing"
+        beyond = repeated[bound]
+        found.broken(
+            f"at most {bound} repeated model calls, after kills at {killed}",
+            f"{len(repeated)} of them; request {beyond.n} is the first beyond",
+            since=e.history.kills[-1] if e.history.kills else None,
+            at=beyond.record,
+        )

@@ -1,0 +1,221 @@
+"""Owns the checks of usage (USE): the ledger against the provider's own log, attempt by attempt."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from scenarios.checks.base import Findings, check
+from scenarios.checks.evidence import Evidence, Request, detail
+from scenarios.history import Record
+from scenarios.snapshot import AttemptView, TotalsView
+
+COUNTS = ("input_tokens", "cached_tokens", "output_tokens")
+
+
+def _ledger(e: Evidence) -> list[tuple[str, AttemptView]]:
+    return [(name, each) for name, session in e.final.sessions.items() for each in session.attempts]
+
+
+def _row(e: Evidence, attempt: str | None) -> AttemptView | None:
+    return next((each for _, each in _ledger(e) if each.attempt == attempt), None)
+
+
+def _counts(view: AttemptView | TotalsView | Record) -> tuple[int, int, int]:
+    values = [view.get(name) if isinstance(view, Record) else getattr(view, name) for name in COUNTS]
+    return values[0] or 0, values[1] or 0, values[2] or 0
+
+
+@check(
+    "usage-equals-billed",
+    "USE-2 USE-4 REC-4",
+    "every token that the provider billed is in the ledger once, under its attempt, or the attempt is unknown, never zero",
+    needs=("final",),
+)
+def usage_equals_billed(e: Evidence, found: Findings) -> None:
+    if not any(session.attempts or session.totals for session in e.final.sessions.values()):
+        return
+    billed = [record for record in e.history.of("provider.billed") if record.get("attempt")]
+    rows = Counter(each.attempt for _, each in _ledger(e))
+    for record in billed:
+        attempt, row = record["attempt"], _row(e, record["attempt"])
+        right = row is not None and rows[attempt] == 1 and _right(row, record)
+        found.verify(
+            right,
+            f"the attempt {attempt} once, with {_counts(record)} tokens (input, cached, output), or as unknown",
+            f"the ledger holds it {rows[attempt]} times, {_said(row)}",
+            since=record,
+            at=e.final_record,
+        )
+    known = {record["attempt"] for record in billed}
+    for name, row in _ledger(e):
+        if row.attempt not in known:
+            found.verify(
+                row.state == "unknown" and not any(_counts(row)),
+                f"{name}: no usage is invented for {row.attempt}, of which the provider billed nothing",
+                f"the ledger says {_said(row)}",
+                since=None,
+                at=e.final_record,
+            )
+    _without_attempts(e, found)
+
+
+def _right(row: AttemptView, billed: Record) -> bool:
+    if row.state == "known":
+        return _counts(row) == _counts(billed)
+    watermark = row.watermark_tokens or 0
+    return row.state == "unknown" and row.output_tokens is None and watermark <= (billed.get("output_tokens") or 0)
+
+
+def _said(row: AttemptView | None) -> str:
+    return f"{row.state} with {_counts(row)}, watermark {row.watermark_tokens}" if row else "and nothing of it"
+
+
+def _without_attempts(e: Evidence, found: Findings) -> None:
+    """A target that names no attempts to the provider is held to its sum, unless it says that some of it is unknown."""
+    billed = e.history.of("provider.billed")
+    totals = [session.totals for session in e.final.sessions.values() if session.totals]
+    if not billed or not totals or any(record.get("attempt") for record in billed):
+        return
+    if any(total.unknown_attempts for total in totals):
+        return
+    told = [place for place, name in enumerate(COUNTS) if all(getattr(total, name) is not None for total in totals)]
+    sums = tuple(sum(_counts(total)[place] for total in totals) for place in told)
+    paid = tuple(sum(_counts(record)[place] for record in billed) for place in told)
+    kinds = ", ".join(COUNTS[place].removesuffix("_tokens") for place in told)
+    found.verify(
+        sums == paid,
+        f"{paid} tokens ({kinds}), as the provider billed",
+        f"the totals are {sums}, with nothing unknown",
+        since=billed[-1],
+        at=e.final_record,
+    )
+
+
+@check(
+    "attempt-fixed-before-request",
+    "USE-1",
+    "turn, work and attempt are fixed before a request is sent",
+    needs=("final",),
+)
+def attempt_fixed_before_request(e: Evidence, found: Findings) -> None:
+    stored = e.reached_at("attempt.stored")
+    for count, request in enumerate([r for r in e.requests if r.attempt], start=1):
+        row = _row(e, request.attempt)
+        named = [r for r in stored if detail(r).get("attempt") == request.attempt]
+        unnamed = [r for r in stored if detail(r).get("attempt") is None and r.seq < request.record.seq]
+        early = not stored or (named[0].seq < request.record.seq if named else len(unnamed) >= count)
+        owner = e.input_of(request)
+        work = e.work_id(owner) if owner else None
+        mine = row is not None and row.turn_id is not None and (work is None or row.work_id == work)
+        found.verify(
+            early and mine,
+            f"the attempt {request.attempt} stands in the ledger, with turn and work, before its request is sent",
+            "it was sent before that"
+            if not early
+            else f"the ledger gives it work {row.work_id}, turn {row.turn_id}"
+            if row
+            else "the ledger does not hold it",
+            since=named[0] if named else None,
+            at=request.record,
+        )
+
+
+@check(
+    "retry-is-a-new-attempt",
+    "USE-4 REC-11",
+    "a request that is made again is a new attempt, and counts by itself",
+)
+def retry_is_a_new_attempt(e: Evidence, found: Findings) -> None:
+    first: dict[str, Request] = {}
+    asked: set[tuple[int, int]] = set()
+    for request in [r for r in e.requests if r.attempt]:
+        owner = e.input_of(request)
+        again = owner is not None and (id(owner), request.step) in asked
+        asked.add((id(owner), request.step))
+        before = first.setdefault(str(request.attempt), request)
+        if again or before is not request:
+            found.verify(
+                before is request,
+                f"request {request.n} is an attempt of its own",
+                f"it carries the attempt {request.attempt} of request {before.n}",
+                since=before.record,
+                at=request.record,
+            )
+
+
+@check(
+    "streamed-count-is-a-watermark",
+    "USE-3",
+    "counts that a stream repeats are a watermark for that attempt, not a sum",
+    needs=("final",),
+)
+def streamed_count_is_a_watermark(e: Evidence, found: Findings) -> None:
+    for request in e.requests:
+        row = _row(e, request.attempt)
+        if row is None or request.billed is None or e.reply(request).usage != "every":
+            continue
+        paid = request.billed.get("output_tokens") or 0
+        said = max(row.output_tokens or 0, row.watermark_tokens or 0)
+        found.verify(
+            said <= paid,
+            f"at most {paid} output tokens for {request.attempt}, the largest count that its stream has shown",
+            f"the ledger says {said}",
+            since=request.billed,
+            at=e.final_record,
+        )
+
+
+@check(
+    "totals-can-be-rebuilt",
+    "USE-5",
+    "totals are derived from the receipts and can be rebuilt from them at any time",
+    needs=("final",),
+)
+def totals_can_be_rebuilt(e: Evidence, found: Findings) -> None:
+    for name, session in e.final.sessions.items():
+        if session.totals is None or not session.attempts:
+            continue
+        known = [each for each in session.attempts if each.state == "known"]
+        sums = tuple(sum(column) for column in zip(*(_counts(each) for each in known), strict=True)) or (0, 0, 0)
+        unknown = len(session.attempts) - len(known)
+        found.verify(
+            _counts(session.totals) == sums
+            and session.totals.known_attempts == len(known)
+            and session.totals.unknown_attempts == unknown,
+            f"{name}: {sums} tokens of {len(known)} known attempts, {unknown} unknown",
+            f"the totals say {_counts(session.totals)} of {session.totals.known_attempts} known, "
+            f"{session.totals.unknown_attempts} unknown",
+            since=e.history.of("provider.billed")[-1] if e.history.of("provider.billed") else None,
+            at=e.final_record,
+        )
+        mine = {each.attempt for each in session.attempts}
+        paid = [record for record in e.history.of("provider.billed") if record.get("attempt") in mine]
+        found.verify(
+            _counts(session.totals)[2] <= sum(_counts(record)[2] for record in paid),
+            f"{name}: no more output than the provider billed for these attempts",
+            f"the totals say {_counts(session.totals)[2]} output tokens",
+            since=paid[-1] if paid else None,
+            at=e.final_record,
+        )
+
+
+@check(
+    "late-receipt-attributed",
+    "USE-6",
+    "a late receipt goes to the work that sent the request, and restarts nothing",
+    needs=("final",),
+)
+def late_receipt_attributed(e: Evidence, found: Findings) -> None:
+    by_attempt = {request.attempt: request for request in e.requests if request.attempt}
+    for name, row in _ledger(e):
+        request = by_attempt.get(row.attempt)
+        owner = e.input_of(request) if request else None
+        if not row.late or request is None:
+            continue
+        found.verify(
+            owner is not None and owner.session == name and row.work_id == e.work_id(owner),
+            f"the late receipt of {row.attempt} under the work that had sent its request",
+            f"it stands in {name} under the work {row.work_id}",
+            since=request.record,
+            at=e.final_record,
+        )

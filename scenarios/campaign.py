@@ -1,0 +1,229 @@
+"""Owns a run: from what the user wants to a folder with cases, histories, cells and the report.
+
+The folder is the run's memory. The plan is written before anything is played, each cell as soon as it has been judged,
+and the index again and again; so a run that was itself killed leaves a readable report that says `incomplete`.
+
+DIR/plan.json        what was wanted, and every case that belongs to the run
+DIR/cases/           one case file for each: what `killpoint replay` takes
+DIR/histories/       one stored history for each played case: what `killpoint report` judges again
+DIR/cells/           one cell for each, as data and as a page
+DIR/repros/          for each failed cell a case with its expected violations, and the draft of a bug report
+DIR/report.*         report.json, report.html, report.md; junit.xml
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from faults.catalogue import POINTS
+from faults.catalogue import matching as points_matching
+from faults.table import matching as faults_matching
+from reports import assemble, writer
+from reports.model import Cell, Report
+from scenarios import checks, library, matrix
+from scenarios.case import Case
+from scenarios.contract import clauses
+from scenarios.engine import Engine, store_history, versions
+from scenarios.excuses import excused
+from scenarios.history import History
+from scenarios.matrix import Wanted
+from scenarios.mutants import by_clause
+from scenarios.target import Target
+from scenarios.targets import target as target_named
+from scenarios.world.handle import World
+
+CANARY_ID = "canary/effect.applied#1/worker-killed"
+
+
+@dataclass
+class Plan:
+    """What a run is going to do. `target` is the target as the user named it; `cases` holds the file names of its cases,
+    in the order in which they are played, and `ids` what they are called."""
+
+    target: str
+    wanted: Wanted
+    command: str
+    started_at: str
+    began: float
+    versions: dict[str, str]
+    cases: list[str] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    ended: float | None = None
+
+    def save(self, out: Path) -> None:
+        """Write the plan, the whole file or none."""
+        writer.atomic_write(out / "plan.json", json.dumps(asdict(self), indent=1))
+
+    @classmethod
+    def load(cls, out: Path) -> Plan:
+        """The plan of the run in this folder. Raises FileNotFoundError or ValueError if there is none."""
+        data = json.loads((out / "plan.json").read_text())
+        return cls(**{**data, "wanted": Wanted(**data["wanted"])})
+
+
+def check_words(target: Target, wanted: Wanted) -> None:
+    """Refuse what names nothing, before anything is written. Raises ValueError with one line that says what would do."""
+    library.matching(wanted.scenario)
+    if wanted.point != "*":
+        points_matching(wanted.point)
+    if wanted.fault not in ("*", "none"):
+        faults_matching(wanted.fault)
+    if wanted.policy not in target.policies:
+        raise ValueError(
+            f"target {target.name} does not claim the policy {wanted.policy!r}; it claims: {', '.join(target.policies)}"
+        )
+
+
+def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
+    """Play every wanted scenario without a fault, expand the matrix from what they reach, and write the plan.
+
+    Raises ValueError, in one line, for words that name nothing and for a folder that holds other things.
+    """
+    target = target_named(spec)
+    check_words(target, wanted)
+    writer.prepare(out)
+    plan = Plan(
+        target=spec,
+        wanted=wanted,
+        command=shlex.join(["killpoint", *sys.argv[1:]]),
+        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        began=time.time(),
+        versions=versions(target),
+    )
+    plan.save(out)
+    write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
+    reached: dict[str, matrix.Reached] = {}
+    with Engine(target, out / "running", world) as engine:
+        for scenario in matrix.scenarios_for(target, wanted.scenario):
+            lines = engine.play(matrix.bare(target, scenario, wanted), record_all=True).lines
+            reached[scenario.name] = History.join(lines).addresses(after=[str(each.at) for each in scenario.plan])
+    cases = matrix.expand(target, wanted, reached)
+    cases += list(matrix.disarmed(target, wanted, cases))
+    if cases:
+        cases.append(canary())
+    for case in cases:
+        writer.atomic_write(case_path(out, case.id), case.to_json())
+    plan.cases = [case_path(out, case.id).name for case in cases]
+    plan.ids = [case.id for case in cases]
+    plan.save(out)
+    return plan
+
+
+def canary() -> Case:
+    """A case that must fail: a mail is sent twice by a program without any fencing of its effects. A run in which it does
+    not fail has not shown that anything can."""
+    naive = target_named("naive")
+    wanted = Wanted(scenario="mail", point="effect.applied", fault="worker-killed")
+    found = matrix.expand(naive, wanted, {"mail": {"effect.applied": (1,)}})
+    return found[0].model_copy(update={"id": CANARY_ID, "canary": True, "family": "canary"})
+
+
+def case_path(out: Path, case_id: str) -> Path:
+    """Where the file of a case stands."""
+    return out / "cases" / (writer.safe_name(case_id) + ".json")
+
+
+def play_and_write(engine: Engine, case: Case, out: Path) -> Cell:
+    """Play one case of a run, judge it, and write down everything that is known about it."""
+    judged = engine.play(case)
+    store_history(history_path(out, case.id), judged.lines)
+    return write_cell(out, case, judged.cell, judged.lines, engine.versions)
+
+
+def write_cell(
+    out: Path, case: Case, cell: Cell, lines: list[dict[str, Any]], known: Mapping[str, str] | None = None
+) -> Cell:
+    """Write the cell's data and page, and for a failed one its reproducer and the draft of a bug report."""
+    cell = cell.model_copy(update={"case": f"cases/{case_path(out, case.id).name}"})
+    records = [
+        {"seq": record.seq, "t_ns": record.t_ns, "kind": record.kind, "data": record.data}
+        for record in History.join(lines).records
+    ]
+    point = next((asdict_point(each) for each in POINTS if each.name == cell.point), None)
+    cell = writer.write_cell(out, cell, records, json.loads(case.to_json()), point, versions=known)
+    writer.atomic_write(cell_path(out, case.id), cell.model_dump_json())
+    return cell
+
+
+def asdict_point(point: Any) -> dict[str, Any]:
+    """A breakpoint as data for the reports, with its sentence."""
+    return {**asdict(point), "sentence": point.sentence}
+
+
+def keep_cell(out: Path, name: str, cell: Cell) -> None:
+    """Store a cell of which nothing else could be read, under its file name."""
+    writer.atomic_write(out / "cells" / name, cell.model_dump_json())
+
+
+def cells_of(out: Path, plan: Plan) -> list[Cell]:
+    """The cells that have been written so far, in the order of the plan. One that cannot be read is not there."""
+    found = []
+    for name in plan.cases:
+        with contextlib.suppress(OSError, ValueError):
+            found.append(Cell.model_validate_json((out / "cells" / name).read_bytes()))
+    return found
+
+
+def write_report(
+    out: Path, plan: Plan, finished: bool, problems: Iterable[str] = (), target: Target | None = None
+) -> Report:
+    """Assemble the report of what has been written so far, and write its four files."""
+    target = target or target_named(plan.target)
+    cells = cells_of(out, plan)
+    narrow = plan.wanted != Wanted(policy=plan.wanted.policy, cold=plan.wanted.cold)
+    report = assemble.assemble(
+        cells,
+        assemble.Inputs(
+            target=target.name,
+            policy=plan.wanted.policy,
+            clause_texts={clause.id: clause.text for clause in clauses().values()},
+            claimed=target.claims,
+            points=[asdict_point(each) for each in POINTS if each.name in target.points],
+            planned=plan.ids,
+            finished=finished,
+            mutants=by_clause() if target.name == "reference" else None,
+            excused=excused(target.name),
+            today=datetime.now(UTC).date().isoformat(),
+            selected_points={point for cell in cells if not cell.canary for point in cell.points_killed}
+            if narrow
+            else None,
+            canary_expected=bool(plan.cases),
+            versions=plan.versions,
+            command=plan.command,
+            started_at=plan.started_at,
+            seconds=(plan.ended or time.time()) - plan.began,
+            entrances=target.entrances,
+            notes=[*problems, *blind_checks(cells)],
+        ),
+    )
+    writer.write_index(out, report)
+    return report
+
+
+def blind_checks(cells: Iterable[Cell]) -> Iterator[str]:
+    """Checks that claim to depend on the kill and yet examined something where the kill had been taken out."""
+    dependent = {name for name, check in checks.CHECKS.items() if check.depends_on_kill}
+    for cell in cells:
+        if cell.disarmed:
+            for result in cell.checks:
+                if result.check in dependent and result.examined:
+                    yield f"{result.check} examined {result.examined} facts in {cell.id}, where nothing was killed"
+
+
+def history_path(out: Path, case_id: str) -> Path:
+    """Where the stored history of a case stands."""
+    return out / "histories" / (writer.safe_name(case_id) + ".jsonl.gz")
+
+
+def cell_path(out: Path, case_id: str) -> Path:
+    """Where the data of a cell stands."""
+    return out / "cells" / (writer.safe_name(case_id) + ".json")

@@ -1,0 +1,86 @@
+"""What a plan orders is what is done, in that order, by real processes; what the history says happened did happen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from scenarios import matrix
+from scenarios.case import Bounce, Look, SettleStep
+from scenarios.engine import Judged
+from scenarios.targets import TARGETS
+from tests.scenarios.conftest import Engines
+
+REFERENCE = TARGETS["reference"]
+
+
+def play(engines: Engines, cell: str, **changes: Any) -> Judged:
+    judged = engines("reference").play(matrix.single(REFERENCE, cell).model_copy(update=changes))
+    assert (judged.cell.status, judged.cell.why) == ("held", None)
+    return judged
+
+
+def told(judged: Judged, *kinds: str) -> list[tuple[str, dict[str, Any]]]:
+    return [(line["kind"], line["data"]) for line in judged.lines if line["kind"] in kinds]
+
+
+def lives(judged: Judged) -> list[str]:
+    return [f"{data['role']}.{data['life']}" for _, data in told(judged, "process.started")]
+
+
+def test_both_killed_means_two_proofs_a_new_boot_and_two_new_lives(engines: Engines) -> None:
+    judged = play(engines, "plain/turn.begun#1/both-killed")
+    assert [(kill.role, kill.proved) for kill in judged.cell.kills] == [("worker", True), ("app", True)]
+    assert lives(judged) == ["app.1", "worker.1", "app.2", "worker.2"]
+    order = [kind for kind, _ in told(judged, "kill", "store.at_death", "host.rebooted", "process.started")]
+    assert order[2:] == ["kill", "store.at_death", "kill", "store.at_death", "host.rebooted", *2 * ["process.started"]]
+
+
+def test_the_store_is_copied_at_the_death_and_is_whole(engines: Engines) -> None:
+    judged = play(engines, "mail/tool.dispatch.stored#1/worker-killed")
+    ((_, copied),) = told(judged, "store.at_death")
+    assert copied["files"] and all(file["ok"] for file in copied["files"].values())
+    assert copied["holds"] == {"r1": True}
+
+
+def test_an_overtaken_owner_is_frozen_replaced_and_thawed(engines: Engines) -> None:
+    judged = play(engines, "plain/turn.begun#1/overtaken")
+    assert judged.cell.kills == []
+    order = [kind for kind, _ in told(judged, "freeze", "clock.moved", "thaw", "point.released")]
+    assert order == ["freeze", "clock.moved", "thaw", "point.released"]
+    assert lives(judged) == ["app.1", "worker.1", "worker.2"]
+
+
+def test_thirty_days_pass_by_the_clock_of_the_case_alone(engines: Engines) -> None:
+    judged = play(engines, "plain/turn.begun#1/downtime-30d")
+    ((_, moved),) = told(judged, "clock.moved")
+    assert moved["by_s"] == moved["offset_s"] == 30 * 86400
+    assert judged.cell.seconds < 60
+
+
+def test_a_stop_at_a_point_is_acknowledged_before_the_point_is_released(engines: Engines) -> None:
+    judged = play(engines, "mail/tool.intent.stored#1/stop-at")
+    order = [
+        kind
+        for kind, data in told(judged, "client.heard", "point.fired", "point.released", "effect.applied")
+        if kind != "client.heard" or "cancelled" in str(data["body"])
+    ]
+    assert order[:3] == ["point.fired", "client.heard", "point.released"]
+    assert judged.cell.kills == []
+
+
+@pytest.mark.parametrize("role", ["app", "worker"])
+def test_a_workload_may_restart_a_role_and_look_afterwards(engines: Engines, role: str) -> None:
+    case = matrix.single(REFERENCE, "plain/none")
+    judged = play(engines, "plain/none", steps=(*case.steps, SettleStep(), Bounce(role=role), Look(name="after")))
+    assert lives(judged) == ["app.1", "worker.1", f"{role}.2"]
+    assert {data["when"] for _, data in told(judged, "snapshot.taken")} == {"after", "final", "again"}
+    ends = [data for kind, data in told(judged, "process.exited") if data["role"] == role]
+    assert ends[0]["exit_code"] == 0, "an ordinary exit"
+
+
+def test_a_cold_start_gives_the_same_verdict(engines: Engines) -> None:
+    judged = play(engines, "plain/turn.begun#1/worker-killed", cold=True)
+    assert all(data["cold"] for _, data in told(judged, "process.started"))
+    assert judged.cell.kills[0].proved

@@ -142,12 +142,12 @@ def play_and_write(engine: Engine, case: Case, out: Path) -> Cell:
 def write_cell(
     out: Path, case: Case, cell: Cell, lines: list[dict[str, Any]], known: Mapping[str, str] | None = None
 ) -> Cell:
-    """Write the cell's data and page, and for a failed one its reproducer and the draft of a bug report."""
+    """Write the cell's data and page, and for a failed one its reproducer and the draft of a bug report.
+
+    lines: the history in its joined order, so that a record's place is its `seq`.
+    """
     cell = cell.model_copy(update={"case": f"cases/{case_path(out, case.id).name}"})
-    records = [
-        {"seq": record.seq, "t_ns": record.t_ns, "kind": record.kind, "data": record.data}
-        for record in History.join(lines).records
-    ]
+    records = [{"seq": place, **line} for place, line in enumerate(lines)]
     point = next((asdict_point(each) for each in POINTS if each.name == cell.point), None)
     cell = writer.write_cell(out, cell, records, json.loads(case.to_json()), point, versions=known)
     writer.atomic_write(cell_path(out, case.id), cell.model_dump_json())

@@ -43,7 +43,7 @@ def versions(target: Target) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One case, played and judged: its cell, and its history as the lines that are stored."""
+    """One case, played and judged: its cell, and its history as the lines that are stored, in order."""
 
     cell: Cell
     lines: list[dict[str, Any]]
@@ -91,7 +91,7 @@ class Engine:
             lines = [line for name in ("history", "world") for line in _lines(logs / f"{name}.jsonl")]
             shutil.rmtree(logs, ignore_errors=True)
             why = str(fault) if isinstance(fault, HarnessFault) else f"{type(fault).__name__}: {fault}"
-            return Judged(broken_off(case, why, time.monotonic() - began), lines)
+            return Judged(broken_off(case, why, time.monotonic() - began), History.join(lines).lines())
         lines = [*read_lines(played.history), *read_lines(played.world)]
         history = History.join(lines)
         judging = time.monotonic()

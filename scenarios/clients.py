@@ -23,6 +23,7 @@ from scenarios.target import Places, Stage
 
 CALL_S_MAX = 10.0
 STREAM_S_MAX = 120.0
+JOINED_S_MAX = 5.0
 
 # A work that waits for something that comes back by itself is not at rest.
 PASSING_REASONS = frozenset({"provider_unavailable"})
@@ -51,6 +52,7 @@ class HttpClient:
         self._token = ""
         self._ids: dict[str, str] = {}
         self._streams: dict[str, _EventStream] = {}
+        self._ever: list[_EventStream] = []
         self._watched: set[str] = set()
         self._last_event: dict[str, int] = {}
         self._accepted: dict[tuple[str, str], bool] = {}
@@ -75,10 +77,15 @@ class HttpClient:
 
     def close(self) -> None:
         with self._lock:
-            streams = list(self._streams.values())
             self._watched.clear()
+            self._address = None
+            streams = list(self._ever)
         for stream in streams:
             stream.close()
+
+    def join(self) -> None:
+        for stream in self._ever:
+            stream.join()
 
     # What a user does -----------------------------------------------------------------------------------------------
 
@@ -160,7 +167,8 @@ class HttpClient:
                 return
             stream = _EventStream(self, self._address, self._token, session, self._ids[session])
             self._streams[session] = stream
-        stream.start(self._last_event.get(session))
+            self._ever.append(stream)
+            stream.start(self._last_event.get(session))
 
     def told(self, stream: _EventStream, event: int | None, kind: str, data: dict[str, Any]) -> None:
         """One event as it came off the wire. What still comes over a connection that was let go is heard by nobody."""
@@ -240,9 +248,16 @@ class _EventStream:
         self._client, self._token, self._ident = client, token, ident
         self._closed = False
         self._connection = HTTPConnection(*address, timeout=STREAM_S_MAX)
+        self._reader: threading.Thread | None = None
 
     def start(self, after: int | None) -> None:
-        threading.Thread(target=self._read, args=(after,), name=f"events-{self.session}", daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(after,), name=f"events-{self.session}", daemon=True)
+        self._reader.start()
+
+    def join(self) -> None:
+        """Wait until nothing more can be heard of it."""
+        if self._reader is not None:
+            self._reader.join(JOINED_S_MAX)
 
     def close(self) -> None:
         """Let go of the connection, also if it is only being made."""
@@ -298,6 +313,7 @@ class StdioClient:
         self._condition = threading.Condition()
         self._places: Places | None = None
         self._pipes: tuple[int, int] | None = None
+        self._readers: list[threading.Thread] = []
         self._accepted: set[str] = set()
         self._done: set[str] = set()
 
@@ -306,7 +322,9 @@ class StdioClient:
         from_child = os.open(places.fifo("out"), os.O_RDWR | os.O_CLOEXEC)
         with self._condition:
             self._places, self._pipes = places, (to_child, from_child)
-        threading.Thread(target=self._read, args=(from_child,), name="stdio", daemon=True).start()
+        reader = threading.Thread(target=self._read, args=(from_child,), name="stdio", daemon=True)
+        self._readers.append(reader)
+        reader.start()
 
     def down(self) -> None:
         with self._condition:
@@ -320,6 +338,10 @@ class StdioClient:
 
     def close(self) -> None:
         self.down()
+
+    def join(self) -> None:
+        for reader in self._readers:
+            reader.join(JOINED_S_MAX)
 
     def open(self, session: str) -> bool:
         return bool(session)

@@ -92,7 +92,7 @@ class Stagehand:
         self.history = HistoryWriter(self.logs / "history.jsonl")
         self._condition = threading.Condition()
         self._lives: dict[str, list[Life]] = {role: [] for role in self.target.roles}
-        self._busy = self._ups = 0
+        self._busy = self._ups = self._launching = 0
         self.broken = False
         self.starting = threading.Lock()
         self._frozen: set[str] = set()
@@ -175,6 +175,7 @@ class Stagehand:
             if time.monotonic() > deadline:
                 self._faults.append("a part of the plan was still under way when the case had ended")
                 break
+        self.client.join()
         self.world.close(self._world_id)
         self.controller.close()
         self._faults += [str(fault) for fault in self.controller.faults]
@@ -350,28 +351,29 @@ class Stagehand:
         ready = self.target.ready(places) if self.target.ready and role == self.target.entrance_role else None
         if ready is not None:
             ready.unlink(missing_ok=True)
-        process = self.keeper.start(
-            f"{role}.{number}",
-            self.target.command(places),
-            env,
-            places.workspace,
-            self.folder.logs / f"{role}.{number}.log",
-            entry=self.target.entry,
-            cold=self.case.cold or self.target.entry is None,
-            stdin=pipes[0],
-            stdout=pipes[1],
-        )
-        life = Life(role, number, process, places)
-        self.history.write(
-            "process.started",
-            role=role,
-            life=number,
-            pid=process.pid,
-            start_time=process.start_time,
-            cold=self.case.cold or self.target.entry is None,
-        )
-        with self._condition:
-            self._lives[role].append(life)
+        with self._launch():
+            process = self.keeper.start(
+                f"{role}.{number}",
+                self.target.command(places),
+                env,
+                places.workspace,
+                self.folder.logs / f"{role}.{number}.log",
+                entry=self.target.entry,
+                cold=self.case.cold or self.target.entry is None,
+                stdin=pipes[0],
+                stdout=pipes[1],
+            )
+            life = Life(role, number, process, places)
+            self.history.write(
+                "process.started",
+                role=role,
+                life=number,
+                pid=process.pid,
+                start_time=process.start_time,
+                cold=self.case.cold or self.target.entry is None,
+            )
+            with self._condition:
+                self._lives[role].append(life)
         process.on_exit(lambda status: self._on_exit(life, status))
         if role == self.target.entrance_role and self._await_ready(life, ready):
             self.client.up(places)
@@ -379,6 +381,19 @@ class Stagehand:
                 self._ups += 1
                 self._condition.notify_all()
         return life
+
+    @contextlib.contextmanager
+    def _launch(self) -> Iterator[None]:
+        """Nobody stands at a point before it is known who that is: a process may come to one before the word that it was
+        started has reached us, and a plan that acted then would find no process to kill, or the one before it."""
+        with self._condition:
+            self._launching += 1
+        try:
+            yield
+        finally:
+            with self._condition:
+                self._launching -= 1
+                self._condition.notify_all()
 
     def _await_ready(self, life: Life, ready: Path | None) -> bool:
         """Wait until the entrance can be spoken to; False if it ended first, which the history shows."""
@@ -432,6 +447,8 @@ class Stagehand:
     def _on_reached(self, held: Held) -> None:
         address = f"{held.point}#{held.ordinal}"
         role, _, life = held.process.partition(".")
+        with self._condition:
+            self._condition.wait_for(lambda: self._launching == 0)
         self.history.write(
             "point.reached",
             point=held.point,

@@ -84,6 +84,9 @@ class Client(Protocol):
     def close(self) -> None:
         """Let go of everything."""
 
+    def join(self) -> None:
+        """Wait, after `close` and once every process has ended, until nothing more is written into the history."""
+
 
 class Stage(Protocol):
     """What a client may ask of the case it plays in."""

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from scenarios import matrix
+from faults.controller import Held
+from faults.processes import Keeper, Process
+from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, SettleStep
 from scenarios.engine import Judged
+from scenarios.history import History, read_lines
+from scenarios.judge import judge
 from scenarios.targets import TARGETS
+from scenarios.world.handle import World
 from tests.scenarios.conftest import Engines
 
 REFERENCE = TARGETS["reference"]
@@ -84,3 +92,33 @@ def test_a_cold_start_gives_the_same_verdict(engines: Engines) -> None:
     judged = play(engines, "plain/turn.begun#1/worker-killed", cold=True)
     assert all(data["cold"] for _, data in told(judged, "process.started"))
     assert judged.cell.kills[0].proved
+
+
+def test_nobody_acts_at_a_point_before_it_is_known_who_stands_there(
+    shared_world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with more to do than it can, a worker may be at its point before the word that it was started."""
+    acting = threading.Event()
+
+    class Moment(runner._Moment):
+        def __init__(self, hand: runner.Stagehand, held: Held) -> None:
+            super().__init__(hand, held)
+            if held.process == "worker.2":
+                acting.set()
+
+    class LateKeeper(Keeper):
+        def start(self, label: str, *arguments: Any, **named: Any) -> Process:
+            process = super().start(label, *arguments, **named)
+            if label == "worker.2":
+                assert hand.controller.wait_for("recovery.facts.loaded", 1, 10.0)
+                assert not acting.wait(0.5)
+            return process
+
+    monkeypatch.setattr(runner, "_Moment", Moment)
+    case = matrix.single(REFERENCE, "recovery-stream/recovery.facts.loaded#1/killed-again")
+    with LateKeeper(REFERENCE.python, REFERENCE.preload, dict(os.environ)) as keeper:
+        hand = runner.Stagehand(case, REFERENCE, keeper, shared_world, tmp_path / "logs")
+        played = hand.play()
+    cell = judge(case, History.join(read_lines(played.history), read_lines(played.world)), REFERENCE.claims, {})
+    assert (cell.status, cell.why) == ("held", None)
+    assert [(kill.role, kill.life) for kill in cell.kills] == [("worker", 1), ("worker", 2)]

@@ -15,11 +15,11 @@ import typer
 from rich.console import Console
 
 from faults.errors import HarnessFault
-from scenarios import catalogues, doctor, mutants, progress, replaying
+from scenarios import catalogues, doctor, explorer, mutants, progress, replaying
 from scenarios.matrix import Wanted
 from scenarios.targets import target as target_named
 
-COMMANDS = ("run", "replay", "show", "doctor", "mutants", "report", "diff")
+COMMANDS = ("run", "replay", "explore", "sweep", "show", "doctor", "mutants", "report", "diff")
 ACCEPTED, USAGE, HARNESS, INTERRUPTED = 0, 2, 4, 130
 
 app = typer.Typer(
@@ -71,6 +71,27 @@ def replay(
 ) -> int:
     """Play one stored case again, and say whether the same violation came, another one, or none."""
     return replaying.replay(file, times, target, mutant, cold, out)
+
+
+@app.command(short_help="Play schedules that nobody wrote down.")
+def explore(
+    target: TargetName = "reference",
+    examples: Annotated[int, typer.Option(min=1, max=1_000_000, help="how many schedules")] = 200,
+    seconds: Annotated[float | None, typer.Option(min=1, help="begin no more schedules after so many seconds")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same schedules")] = 0,
+    mutant: Annotated[str | None, typer.Option(help="put this seeded defect into the reference")] = None,
+    first: Annotated[bool, typer.Option("--first", help="end with the first failure, made small")] = False,
+    database: Annotated[Path, typer.Option(help="where failures are kept, to be tried first next time")] = Path(
+        ".killpoint"
+    ),
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    folder: Out = Path("explored"),
+) -> int:
+    """Play schedules that nobody wrote down on real processes; make small what fails, and say what was reached."""
+    if mutant is not None:
+        mutants.only(mutant, target)
+    wish = explorer.Wish(examples, seconds, seed, mutant, database, first)
+    return explorer.explore(target_named(target), wish, folder.resolve(), jobs, out)
 
 
 @app.command(short_help="Show a catalogue, such as points or faults.")

@@ -26,7 +26,7 @@ from reports.model import Cell
 from scenarios.case import Case
 from scenarios.history import History, as_line, read_lines
 from scenarios.judge import broken_off, judge
-from scenarios.runner import Stagehand
+from scenarios.runner import LATE_POINT_S_MAX, Stagehand
 from scenarios.target import Target
 from scenarios.world.handle import World
 
@@ -61,6 +61,7 @@ class Engine:
     scratch: Path
     world: World | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    late_point_s_max: float = LATE_POINT_S_MAX
 
     def __enter__(self) -> Self:
         self._own_world = self.world is None
@@ -85,6 +86,7 @@ class Engine:
         began = time.monotonic()
         logs = self.scratch / f"{os.getpid()}-{time.monotonic_ns()}"
         hand = Stagehand(case, self.target, self._keeper, self._world, logs, self.environment, record_all)
+        hand.late_point_s_max = self.late_point_s_max
         try:
             played = hand.play()
         except Exception as fault:  # whatever it is, it is ours and says nothing about the target

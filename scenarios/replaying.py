@@ -19,7 +19,7 @@ from reports import repro
 from reports.assemble import EXIT_STATUS
 from reports.model import Cell
 from scenarios import campaign, mutants, progress
-from scenarios.case import Case, CaseError, load, parse, read
+from scenarios.case import PLANNED, Case, CaseError, load, parse, read
 from scenarios.engine import Engine, load_history, versions
 from scenarios.history import History
 from scenarios.judge import broken_off, judge
@@ -75,7 +75,7 @@ class _Repro(BaseModel):
 def _known(case: Case, file: Path, target: str | None) -> Case:
     """The case, if its fault and target are known here by name; the plan has been looked at when it was parsed."""
     try:
-        if case.fault != "none":
+        if case.fault not in ("none", PLANNED):
             fault_named(case.fault)
         if target is None:
             target_in_file(case.target)

@@ -30,15 +30,16 @@ from faults.table import matching as faults_matching
 from reports import assemble, writer
 from reports.model import Cell, Report
 from scenarios import checks, library, matrix
-from scenarios.case import Case
+from scenarios.case import Case, load
 from scenarios.contract import clauses
-from scenarios.engine import Engine, store_history, versions
+from scenarios.engine import Engine, store_history
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
 from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
+from scenarios.versions import versions
 from scenarios.world.handle import World
 
 CANARY_ID = "canary/effect.applied#1/worker-killed"
@@ -125,6 +126,20 @@ def canary() -> Case:
     wanted = Wanted(scenario="mail", point="effect.applied", fault="worker-killed")
     found = matrix.expand(naive, wanted, {"mail": {"effect.applied": (1,)}})
     return found[0].model_copy(update={"id": CANARY_ID, "canary": True, "family": "canary"})
+
+
+def keep_case(out: Path, plan: Plan, case: Case) -> None:
+    """Make the case part of the run: its file and its place in the plan."""
+    path = case_path(out, case.id)
+    writer.atomic_write(path, case.to_json())
+    plan.cases.append(path.name)
+    plan.ids.append(case.id)
+    plan.save(out)
+
+
+def load_case(out: Path, name: str) -> Case:
+    """The case of a run that is stored under this file name."""
+    return load(out / "cases" / name)
 
 
 def case_path(out: Path, case_id: str) -> Path:

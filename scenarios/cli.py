@@ -6,6 +6,7 @@ Exit status: 0 accepted; 1 a violation; 2 used wrongly, with one line that says 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -15,7 +16,7 @@ import typer
 from rich.console import Console
 
 from faults.errors import HarnessFault
-from scenarios import catalogues, doctor, explorer, mutants, progress, replaying
+from scenarios import catalogues, doctor, explorer, mutants, progress, replaying, sweep
 from scenarios.matrix import Wanted
 from scenarios.targets import target as target_named
 
@@ -92,6 +93,19 @@ def explore(
         mutants.only(mutant, target)
     wish = explorer.Wish(examples, seconds, seed, mutant, database, first)
     return explorer.explore(target_named(target), wish, folder.resolve(), jobs, out)
+
+
+@app.command("sweep", short_help="Kill at every hit of every point of a scenario.")
+def sweep_command(
+    scenario: Annotated[str, typer.Option(help="a scenario, or a shell pattern over scenarios")],
+    target: TargetName = "reference",
+    pairs: Annotated[bool, typer.Option("--pairs/--no-pairs", help="then at every pair with a point of recovery")] = True,
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    folder: Out = Path("swept"),
+) -> int:
+    """Kill at every hit of every point of a scenario until nothing is left to kill, then at every pair of deaths."""
+    command = shlex.join(["killpoint", *sys.argv[1:]])
+    return sweep.sweep(target, scenario, pairs, folder.resolve(), jobs, command, out)
 
 
 @app.command(short_help="Show a catalogue, such as points or faults.")

@@ -10,12 +10,10 @@ import gc
 import gzip
 import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -28,17 +26,8 @@ from scenarios.history import History, as_line, read_lines
 from scenarios.judge import broken_off, judge
 from scenarios.runner import LATE_POINT_S_MAX, Stagehand
 from scenarios.target import Target
+from scenarios.versions import versions
 from scenarios.world.handle import World
-
-
-def versions(target: Target) -> dict[str, str]:
-    """What a verdict depends on beside the case: harness, target, Python and system."""
-    return {
-        "killpoint": version("killpoint"),
-        "target": f"{target.name} {target.version()}",
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
-    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,11 +25,12 @@ from rich.console import Console
 from reports import writer
 from scenarios import campaign, schedules
 from scenarios.case import Case, CaseError, parse
-from scenarios.engine import Engine, Judged, store_history, versions
+from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
 from scenarios.schedules import Leaning
 from scenarios.shrinker import shrink
 from scenarios.target import Target
+from scenarios.versions import versions
 
 SCHEMA = "killpoint.explored/1"
 BATCH = 16  # how many schedules are drawn before what they reached is looked at; part of what a seed means

@@ -321,11 +321,11 @@ def _afterwards(draft: _Draft) -> Iterator[Step]:
 def fault_of(fault: Fault) -> str:
     """The name that the table of faults has for what is done at this address, whoever acts there first; PLANNED if it has
     none."""
-    ops = tuple(op for op in fault.ops if op.do != "user")
     where = point(fault.at.point)
-    for line in FAULTS.values():
-        if line.applies(where):
-            wanted = next(each.ops for each in line.plan(fault.at, where) if each.at == fault.at)
-            if fault.ops == wanted or (ops and ops == wanted):
+    lines = [line for line in FAULTS.values() if line.applies(where)]
+    others = tuple(op for op in fault.ops if op.do != "user")
+    for ops in (fault.ops, others):
+        for line in lines:
+            if ops and ops == next(each.ops for each in line.plan(fault.at, where) if each.at == fault.at):
                 return line.name
     return PLANNED

@@ -42,7 +42,7 @@ def size(case: Case) -> tuple[int, ...]:
         sum(op.do == "start" for op in ops) + sum(isinstance(step, Bounce | Quit) for step in case.steps),
         sum(op.do in ("kill", "terminate") for op in ops),
         len(case.plan),
-        sum(op.do != "user" for op in ops),
+        sum(op.do not in ("user", "release") for op in ops),
         sum(fault.at.ordinal for fault in case.plan),
         len(case.steps) + sum(op.do == "user" for op in ops),
         sum(_weight(reply) for replies in case.script.replies.values() for reply in replies),

@@ -37,6 +37,7 @@ BATCH = 16  # how many schedules are drawn before what they reached is looked at
 CONFIRM_PLAYS = 5
 CHANCE_PLAYS = 30  # what a rate of none is measured with: below 3/30 with 95 % confidence
 CHANCE_TRIES = 3
+SHRUNK_RATE_MIN = 1 / 3  # what comes more rarely would be made small by chance alone
 SHRINK_PLAYS_MAX = 120
 LATE_POINT_S_MAX = 0.25
 SETTLE_S_MAX = 8.0
@@ -242,7 +243,7 @@ class _Exploration:
         if not seen:
             more, plays = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
             seen, of = more, of + plays
-        if seen:
+        if seen / of >= SHRUNK_RATE_MIN:
             tries = 1 if seen == of else CHANCE_TRIES
             self._console.print(
                 f"{failure.schedule.id}: {failure.check} is violated, {seen} of {of} times again; made smaller",

@@ -81,9 +81,26 @@ class Kill(_Data):
     why: str | None = None
 
 
+class Evidence(_Data):
+    """What a history shows of the things that a fault does. A place is what is counted, such as `kill worker`.
+
+    seen: how much of each place the history shows. planned: how much of each the plan must have added to it, as far as its
+    addresses were reached; nothing where the plan was disarmed. missing: what of that is not there, in words.
+    """
+
+    seen: dict[str, float] = {}
+    planned: dict[str, float] = {}
+    missing: list[str] = []
+
+
 class Cell(_Data):
     """One case of the matrix and its verdict. `case` is the path, inside the report's folder, of the file to replay;
-    `page` of its page; `digest` covers case, history, snapshots and versions."""
+    `page` of its page; `digest` covers case, history, snapshots and versions.
+
+    evidence: what its history shows of its fault; None if it could not be played. compared: the ids of the fault-free and
+    the disarmed cell that it was compared with; not_compared: which of the two this run does not have. vacuous: where its
+    evidence does not differ although its plan says so.
+    """
 
     id: str
     scenario: str
@@ -110,6 +127,10 @@ class Cell(_Data):
     digest: str | None = None
     canary: bool = False
     disarmed: bool = False
+    evidence: Evidence | None = None
+    compared: list[str] = []
+    not_compared: list[str] = []
+    vacuous: list[str] = []
 
 
 class ClauseRow(_Data):

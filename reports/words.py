@@ -235,6 +235,44 @@ def step_in_words(step: Data) -> str:
     return _in_words(_STEPS, step)
 
 
+# What a fault leaves -------------------------------------------------------------------------------------------------
+
+_PLACES = {
+    "kill": "proved kills of the {}",
+    "life": "lives begun of the {}",
+    "extra": "lives of the {} begun beside another",
+    "end": "ends of the {}",
+    "freeze": "freezes of the {}, stopped by the kernel's word",
+    "thaw": "thaws of the {}",
+    "refusal": "refusals of the {} to go on",
+    "copy": "copies of the store at a death",
+    "clock": "seconds of the clock, {}",
+    "reboot": "new boot identities",
+    "break_store": "stores made unreadable",
+    "mend_store": "stores put back",
+    "go": "processes let go there",
+    "raise": "errors raised there",
+    "act": "answered calls of a user to {}",
+    "watch": "clients that came to {}",
+    "unwatch": "clients that left {}",
+    "look": "snapshots “{}”",
+    "cut": "requests there that the world cut off",
+    "drop": "requests there that the world carried out and never answered",
+    "error": "requests there that the world answered with an error",
+    "repeat": "pieces there that the world sent twice",
+    "lost": "requests that the {} never answered",
+    "failed": "requests that the {} answered with an error",
+    "repeated": "pieces that the {} sent twice",
+}
+_WORLD = {"provider": "model provider", "effect": "effect service"}
+
+
+def place_in_words(place: str) -> str:
+    """What is counted at a place of a cell's evidence, such as `kill worker`."""
+    what, _, whom = place.partition(" ")
+    return _PLACES[what].format(_WORLD.get(whom, whom)) if what in _PLACES else place
+
+
 def plan_in_words(case: Data) -> list[tuple[str, list[str]]]:
     """The plan of a case: for each address, when it strikes and what is then done, in order."""
     return [

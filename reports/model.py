@@ -88,8 +88,8 @@ class Evidence(_Data):
     addresses were reached; nothing where the plan was disarmed. missing: what of that is not there, in words.
     """
 
-    seen: dict[str, float] = {}
-    planned: dict[str, float] = {}
+    seen: dict[str, int | float] = {}
+    planned: dict[str, int | float] = {}
     missing: list[str] = []
 
 
@@ -167,6 +167,17 @@ class Totals(_Data):
     by_status: dict[str, int] = {}
 
 
+class Comparisons(_Data):
+    """How many cells were held against their plan (`planned`: those whose plan leaves something behind), how many of them
+    also against the fault-free play of their scenario and the disarmed one of their fault, as far as there was one
+    (`compared`), how many lacked one of the two (`lacking`), and how many turned out vacuous."""
+
+    planned: int = 0
+    compared: int = 0
+    lacking: int = 0
+    vacuous: int = 0
+
+
 class Report(_Data):
     """A whole run as data: what `report.json` holds. `level` is the level of its evidence (ENV-3)."""
 
@@ -185,6 +196,7 @@ class Report(_Data):
     clauses: dict[str, ClauseRow] = {}
     points: dict[str, PointRow] = {}
     totals: Totals = Totals()
+    comparisons: Comparisons = Comparisons()
     not_judged: list[str] = []
     notes: list[str] = []
     baseline: dict[str, Any] | None = None

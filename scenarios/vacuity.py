@@ -16,12 +16,11 @@ that a target reads its clock from, the log of the world. A check that says that
 way: where nothing died it must have found less to examine.
 
 What did not differ makes a cell `inconclusive` (`judge`, for what its plan says; `compared`, for what other cells say). It
-outweighs `held`, and neither a violation nor a death that was not ours.
+outweighs `held`, but neither a violation nor a death that was not ours.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,11 +33,16 @@ from scenarios import checks
 from scenarios.case import Case
 from scenarios.history import History, Record
 
-WORLD_KINDS = ("provider", "effect")
+FAULT_FREE = "the same scenario fault-free"
+DISARMED = "the same play disarmed"
+
+_VACUOUS = "vacuous: "
+_ANSWERS = frozenset({"cut", "drop", "error", "repeat"})
+_OWN_LOOKS = frozenset({"final", "again"})  # these the harness takes by itself, in every case
 _NOT_HEARD = frozenset({503})  # the app was on its way out and looked at nothing
 
 # What of a fault-free or disarmed play says that something might have been recovered from there after all.
-_STIRRED = ("kill ", "end ", "freeze ", "act pause", "act stop", "act quit", "clock")
+_STIRRED = ("kill ", "end ", "freeze ", "act pause", "act stop", "act quit", "clock ")
 
 # An address is let go in the end whether the plan says so or not, so this is only looked for at the address itself.
 _ONLY_THERE = frozenset({"go"})
@@ -46,11 +50,11 @@ _ONLY_THERE = frozenset({"go"})
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """So much of a place must be there because of this operation of the plan (in words)."""
+    """So much of a place must be there because of this operation of the plan."""
 
     place: str
     amount: float
-    op: str
+    op: ops.Op
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,17 +163,13 @@ def due(fault: ops.Fault) -> list[Due]:
     """What the operations of one address must leave in a history after it was reached."""
     role = point(fault.at.point).role
     address = _Address("worker" if role == "world" else role)
-    return [
-        Due(place, amount, words.op_in_words(op.model_dump(mode="json")))
-        for op in fault.ops
-        for place, amount in address.leaves(op)
-    ]
+    return [Due(place, amount, op) for op in fault.ops for place, amount in address.leaves(op)]
 
 
 def _over_all(fault: ops.Fault, dues: Iterable[Due]) -> Iterator[tuple[str, float]]:
     """What one address adds to the whole case, where it is compared with another case."""
     for each in dues:
-        if each.place in ("cut", "drop", "error", "repeat"):
+        if each.place in _ANSWERS:
             yield _world_place(fault.at.point, each.place), each.amount
         elif each.place not in _ONLY_THERE:
             yield each.place, each.amount
@@ -177,7 +177,7 @@ def _over_all(fault: ops.Fault, dues: Iterable[Due]) -> Iterator[tuple[str, floa
 
 def _world_place(point_name: str, how: str) -> str:
     """The place of an answer: how the request ended, or that a piece of its reply was repeated."""
-    kind, _, where = point_name.partition(".")
+    kind = point_name.partition(".")[0]
     if how == "repeat":
         return f"repeated {kind}"
     begun = point_name.startswith("provider.reply")  # the status is out; the error is an event, and the reply ends there
@@ -212,9 +212,10 @@ def _processes(history: History) -> Iterator[Seen]:
     for record in history.of("process.exited"):
         if record.seq < over:
             yield Seen(record.seq, f"end {record['role']}")
-    for record in history.of("freeze", "thaw"):
-        if record.get("stopped") is (record.kind == "freeze"):
-            yield Seen(record.seq, f"{record.kind} {record['role']}")
+    for kind in ("freeze", "thaw"):
+        for record in history.of(kind):
+            if record.get("stopped") is (kind == "freeze"):
+                yield Seen(record.seq, f"{kind} {record['role']}")
     for record in history.of("process.refused"):
         if record["said"] or record["exited"]:
             yield Seen(record.seq, f"refusal {record['role']}")
@@ -242,11 +243,15 @@ def _users(history: History) -> Iterator[Seen]:
         heard = history.heard.get(record["call"])
         if record["op"] != "snapshot" and heard is not None and _answered(heard):
             yield Seen(record.seq, _act(record["op"], record.data))
+    closed = history.of("case.closed")
+    over = closed[0].seq if closed else len(history.records)
     for kind, place in (("client.connected", "watch"), ("client.disconnected", "unwatch")):
         for record in history.of(kind):
-            yield Seen(record.seq, f"{place} {record['session']}")
+            if record.seq < over:
+                yield Seen(record.seq, f"{place} {record['session']}")
     for record in history.of("snapshot.taken"):
-        yield Seen(record.seq, f"look {record['when']}")
+        if record["when"] not in _OWN_LOOKS:
+            yield Seen(record.seq, f"look {record['when']}")
 
 
 def _answered(heard: Record) -> bool:
@@ -297,10 +302,7 @@ def evidence(case: Case, history: History) -> Evidence:
     """What the history shows, what the plan was to leave there as far as its addresses were reached, and what of that is
     not there."""
     shown = list(_shown(history))
-    seen: Counter[str] = Counter()
-    for each in shown:
-        seen[each.place] += each.amount  # type: ignore[assignment] # seconds of a clock are no whole number
-    planned: Counter[str] = Counter()
+    planned: dict[str, int | float] = {}
     missing: list[str] = []
     if not case.disarmed:
         fired = {_address(record): record for record in history.of("point.fired")}
@@ -308,60 +310,71 @@ def evidence(case: Case, history: History) -> Evidence:
             if (record := fired.get(str(fault.at))) is not None:
                 dues = due(fault)
                 for place, amount in _over_all(fault, dues):
-                    planned[place] += amount  # type: ignore[assignment]
+                    planned[place] = planned.get(place, 0) + amount
                 missing += _missing(history, record, str(fault.at), dues, shown)
         if case.fault != "none" and not any(due(fault) for fault in case.plan):
             missing.append("the plan holds nothing of which a history could show that it was done")
-    return Evidence(seen=_sorted(seen), planned=_sorted(planned), missing=missing)
+    return Evidence(seen=_sums(shown), planned=dict(sorted(planned.items())), missing=missing)
 
 
-def _sorted(amounts: Mapping[str, float]) -> dict[str, float]:
-    return {place: amounts[place] for place in sorted(amounts) if amounts[place]}
+def _sums(shown: Iterable[Seen]) -> dict[str, int | float]:
+    found: dict[str, int | float] = {}
+    for each in shown:
+        if each.place not in _ONLY_THERE:
+            found[each.place] = found.get(each.place, 0) + each.amount
+    return dict(sorted(found.items()))
 
 
 def _missing(history: History, fired: Record, address: str, dues: Iterable[Due], shown: Collection[Seen]) -> Iterator[str]:
     """What was due after this address was reached and is not there, one line for each place."""
     wanted: dict[str, list[Due]] = {}
     for each in dues:
-        wanted.setdefault(each.place.replace("extra ", "life "), []).append(each)
-    for place, each in wanted.items():
-        amount = sum(one.amount for one in each)
+        wanted.setdefault(_as_seen(each.place), []).append(each)
+    for place, ordered in wanted.items():
+        amount = sum(each.amount for each in ordered)
         found = _found(history, fired, address, place, shown)
         if found < amount:
-            yield (
-                f"at {address} the plan was to {each[0].op}; {words.place_in_words(place)}:"
-                f" {found:g}, due were {amount:g}"
-            )
+            said = words.op_in_words(ordered[0].op.model_dump(mode="json"))
+            yield f"at {address} the plan is: {said}; {words.place_in_words(place)}: {found:g} of {amount:g}"
 
 
 def _found(history: History, fired: Record, address: str, place: str, shown: Collection[Seen]) -> float:
-    if place in ("cut", "drop", "error", "repeat"):
+    if place in _ANSWERS:
         return float(_ended_so(history, fired, place))
     return sum(
-        one.amount
-        for one in shown
-        if one.place == place and (one.at == address if one.at is not None else one.seq > fired.seq)
+        each.amount
+        for each in shown
+        if each.place == place and (each.at == address if each.at is not None else each.seq > fired.seq)
     )
+
+
+def _as_seen(place: str) -> str:
+    """A life begun beside another one is seen as a life."""
+    return place.replace("extra ", "life ")
 
 
 # Comparison ----------------------------------------------------------------------------------------------------------
 
 
-def settled(cell: Cell, findings: Iterable[str] = ()) -> Cell:
-    """The cell with what its evidence and a comparison found: `inconclusive`, unless it is something worse already."""
-    found = [*(cell.evidence.missing if cell.evidence else ()), *findings]
-    if not found:
-        return cell
-    status: Status = worst((cell.status, "inconclusive"))
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    own = status != cell.status or cell.status == "inconclusive" and _says_vacuous(cell)
-    return cell.model_copy(
-        update={"status": status, "why": f"vacuous: {found[0]}{more}" if own else cell.why, "vacuous": found}
-    )
+@dataclass(frozen=True, slots=True)
+class _Partner:
+    """A cell to compare with: what it is, its evidence, and by check how many facts were examined in it by those that say
+    that they depend on a kill, if nothing happened there from which anything could have recovered."""
 
+    name: str
+    id: str
+    evidence: Evidence
+    examined: Mapping[str, int]
 
-def _says_vacuous(cell: Cell) -> bool:
-    return (cell.why or "").startswith("vacuous: ")
+    @classmethod
+    def of(cls, cell: Cell, name: str) -> _Partner | None:
+        """The cell as a partner; None if it shows nothing."""
+        if cell.canary or cell.evidence is None or cell.status == "void":
+            return None
+        quiet = not any(place.startswith(_STIRRED) for place in cell.evidence.seen)
+        dependent = {check.name for check in checks.CHECKS.values() if check.depends_on_kill} if quiet else ()
+        examined = {each.check: each.examined for each in cell.checks if each.examined and each.check in dependent}
+        return cls(name, cell.id, cell.evidence, examined)
 
 
 def compared(cells: Iterable[Cell]) -> list[Cell]:
@@ -371,55 +384,60 @@ def compared(cells: Iterable[Cell]) -> list[Cell]:
     so in `not_compared`.
     """
     cells = list(cells)
-    partners = [cell for cell in cells if not cell.canary and cell.evidence is not None and cell.status != "void"]
-    bare = {cell.scenario: cell for cell in partners if cell.fault == "none" and not cell.disarmed}
-    disarmed: dict[tuple[str, str], Cell] = {}
-    for cell in partners:
-        if cell.disarmed:
-            disarmed.setdefault((cell.scenario, cell.fault), cell)
-            disarmed.setdefault((cell.scenario, "none"), cell)  # whatever the fault, nothing of any plan is done there
+    bare: dict[str, _Partner] = {}
+    disarmed: dict[tuple[str, str], _Partner] = {}
+    for cell in cells:
+        if cell.disarmed and (partner := _Partner.of(cell, DISARMED)):
+            disarmed.setdefault((cell.scenario, cell.fault), partner)
+            disarmed.setdefault((cell.scenario, "none"), partner)  # whatever the fault, no plan at all is carried out there
+        elif cell.fault == "none" and (partner := _Partner.of(cell, FAULT_FREE)):
+            bare.setdefault(cell.scenario, partner)
     return [_compared(cell, bare.get(cell.scenario), disarmed.get((cell.scenario, cell.fault))) for cell in cells]
 
 
-def _compared(cell: Cell, bare: Cell | None, disarmed: Cell | None) -> Cell:
+def _compared(cell: Cell, bare: _Partner | None, disarmed: _Partner | None) -> Cell:
     if cell.canary or cell.disarmed or cell.evidence is None or not cell.evidence.planned:
         return cell
-    partners = {"the same scenario fault-free": bare} if cell.fault != "none" else {}
-    partners["the same play disarmed"] = disarmed
-    findings: list[str] = []
-    for name, partner in partners.items():
-        if partner is not None:
-            findings += _no_more(cell.evidence, partner, name)
-            findings += _blind(cell, partner, name)
-    cell = cell.model_copy(
-        update={
-            "compared": [partner.id for partner in partners.values() if partner is not None],
-            "not_compared": [name for name, partner in partners.items() if partner is None],
-        }
-    )
-    return settled(cell, findings)
+    wanted = {DISARMED: disarmed} if cell.fault == "none" else {FAULT_FREE: bare, DISARMED: disarmed}
+    partners = [partner for partner in wanted.values() if partner is not None]
+    found = list(cell.evidence.missing)
+    for partner in partners:
+        found += _no_more(cell.evidence, partner)
+        found += _blind(cell, partner)
+    said = {
+        "compared": [partner.id for partner in partners],
+        "not_compared": [name for name, partner in wanted.items() if partner is None],
+        "vacuous": found,
+    }
+    return cell.model_copy(update=said | _worse(cell, found))
 
 
-def _no_more(mine: Evidence, partner: Cell, name: str) -> Iterator[str]:
-    """The places where this cell shows less more than its plan leaves."""
-    other = partner.evidence
-    assert other is not None
+def _worse(cell: Cell, found: list[str]) -> dict[str, Any]:
+    """What becomes of the verdict: `inconclusive`, unless it is as bad or worse for another reason."""
+    status: Status = worst((cell.status, "inconclusive"))
+    if found and (status != cell.status or (cell.why or "").startswith(_VACUOUS)):
+        return {"status": status, "why": why(found)}
+    return {}
+
+
+def why(found: list[str]) -> str:
+    """What these findings say in one line."""
+    return f"{_VACUOUS}{found[0]}" + (f" (and {len(found) - 1} more)" if len(found) > 1 else "")
+
+
+def _no_more(mine: Evidence, partner: _Partner) -> Iterator[str]:
+    """The places where this cell does not show as much more as its plan leaves."""
     for place in mine.planned:
-        amount = _amount_due(place, mine, other)
-        here, there = mine.seen.get(_as_seen(place), 0), other.seen.get(_as_seen(place), 0)
+        amount = _due_beside(place, mine, partner.evidence)
+        here, there = (each.seen.get(_as_seen(place), 0) for each in (mine, partner.evidence))
         if here - there < amount:
             yield (
-                f"{words.place_in_words(_as_seen(place))}: {here:g}, and {there:g} in {name} ({partner.id});"
-                f" {amount:g} more were due"
+                f"{words.place_in_words(_as_seen(place))}: {here:g}, and {there:g} in {partner.name}"
+                f" ({partner.id}); {amount:g} more were due"
             )
 
 
-def _as_seen(place: str) -> str:
-    """A life begun beside another one is seen as a life."""
-    return place.replace("extra ", "life ")
-
-
-def _amount_due(place: str, mine: Evidence, other: Evidence) -> float:
+def _due_beside(place: str, mine: Evidence, other: Evidence) -> float:
     """How much more of a place is due than in the other play. A life begins only where one has ended, and two parts of a
     plan may start the same one; so no more of them are due than ended."""
 
@@ -433,16 +451,14 @@ def _amount_due(place: str, mine: Evidence, other: Evidence) -> float:
     return max(0.0, min(planned(f"life {role}"), ended)) + planned(f"extra {role}")
 
 
-def _blind(cell: Cell, partner: Cell, name: str) -> Iterator[str]:
+def _blind(cell: Cell, partner: _Partner) -> Iterator[str]:
     """The checks that say that they depend on a kill and found no less to examine where nothing had died."""
-    assert partner.evidence is not None
-    if any(place.startswith(_STIRRED) for place in partner.evidence.seen):
+    if not partner.examined:
         return
-    examined = {result.check: result.examined for result in cell.checks}
-    for result in partner.checks:
-        known = checks.CHECKS.get(result.check)
-        if known is not None and known.depends_on_kill and result.examined >= max(1, examined.get(result.check, 0)):
+    here = {result.check: result.examined for result in cell.checks}
+    for check, examined in partner.examined.items():
+        if examined >= here.get(check, 0):
             yield (
-                f"the check {result.check} says that it depends on a kill, and examined {result.examined} facts in {name}"
-                f" ({partner.id}), no fewer than the {examined.get(result.check, 0)} here"
+                f"the check {check} says that it depends on a kill, and examined {examined} facts in {partner.name}"
+                f" ({partner.id}), no fewer than the {here.get(check, 0)} here"
             )

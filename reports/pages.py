@@ -306,14 +306,14 @@ def _rows(records: Sequence[Mapping[str, Any]], said: Sequence[str], *, whole: b
     return Markup("".join(parts)), set(show)  # noqa: S704 - every value is escaped above
 
 
-def _left_behind(cell: Cell) -> list[tuple[str, float, float]]:
+def _left_behind(cell: Cell) -> list[tuple[str, str, str]]:
     """What the plan of a cell was to leave behind: in words, how much, and how much the history shows."""
     if cell.evidence is None:
         return []
     seen = cell.evidence.seen
     return [
-        (words.place_in_words(place), amount, seen.get(place.replace("extra ", "life "), 0))
-        for place, amount in cell.evidence.planned.items()
+        (words.place_in_words(place), words.amount(due), words.amount(seen.get(place.replace("extra ", "life "), 0)))
+        for place, due in cell.evidence.planned.items()
     ]
 
 

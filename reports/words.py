@@ -275,6 +275,11 @@ def place_in_words(place: str) -> str:
     return _PLACES[what].format(_WORLD.get(whom, whom)) if what in _PLACES else place
 
 
+def amount(value: float) -> str:
+    """How much of a place: whole where it is whole."""
+    return str(int(value)) if value == int(value) else f"{value:g}"
+
+
 def comparisons_in_words(of: Comparisons) -> str:
     """What was found when the cells of a run were compared with each other, in a sentence or two."""
     if not of.planned:

@@ -335,7 +335,7 @@ def _missing(history: History, fired: Record, address: str, dues: Iterable[Due],
         found = _found(history, fired, address, place, shown)
         if found < amount:
             said = words.op_in_words(ordered[0].op.model_dump(mode="json"))
-            yield f"at {address} the plan is: {said}; {words.place_in_words(place)}: {found:g} of {amount:g}"
+            yield f"at {address} the plan is: {said}; {_told(place, found)} of {words.amount(amount)}"
 
 
 def _found(history: History, fired: Record, address: str, place: str, shown: Collection[Seen]) -> float:
@@ -346,6 +346,10 @@ def _found(history: History, fired: Record, address: str, place: str, shown: Col
         for each in shown
         if each.place == place and (each.at == address if each.at is not None else each.seq > fired.seq)
     )
+
+
+def _told(place: str, amount: float) -> str:
+    return f"{words.place_in_words(place)}: {words.amount(amount)}"
 
 
 def _as_seen(place: str) -> str:
@@ -432,8 +436,8 @@ def _no_more(mine: Evidence, partner: _Partner) -> Iterator[str]:
         here, there = (each.seen.get(_as_seen(place), 0) for each in (mine, partner.evidence))
         if here - there < amount:
             yield (
-                f"{words.place_in_words(_as_seen(place))}: {here:g}, and {there:g} in {partner.name}"
-                f" ({partner.id}); {amount:g} more were due"
+                f"{_told(_as_seen(place), here)}, and {words.amount(there)} in {partner.name}"
+                f" ({partner.id}); {words.amount(amount)} more were due"
             )
 
 

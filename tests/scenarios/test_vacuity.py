@@ -1,4 +1,4 @@
-"""A fault that did nothing is seen, whichever of its operations it was; and one that did all of it is not called vacuous."""
+"""A fault that did nothing is seen, whichever operation it was; and one that did all of it is not called vacuous."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def a_case(*ops: Op, at: str = f"{POINT}#1", then: tuple[Fault, ...] = (), **cha
 
 
 class Honest:
-    """A harness that does what a plan says, as the records that it leaves. leaves_out: the place, over the whole plan, of the
-    one operation that it does not carry out."""
+    """A harness that does what a plan says, as the records that it leaves. leaves_out: which operation of the whole plan,
+    counted from 0, it does not carry out."""
 
     def __init__(self, case: Case, leaves_out: int | None = None) -> None:
         self.lines: list[Line] = []

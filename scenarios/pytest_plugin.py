@@ -154,6 +154,7 @@ class Director:
         self.total = len(self._plan.open_cases)
         self._vacuous: list[Cell] = []
 
+    @pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is not used
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker process of xdist where the world is."""
         node.workerinput["killpoint"] = {"address": self._world.url, "token": self._world.token}

@@ -28,6 +28,7 @@ from scenarios import campaign, checks, library, matrix, runner
 from scenarios.case import Case, load
 from scenarios.checks import Check, Evidence, Findings
 from scenarios.cli import main
+from scenarios.clients import _EventStream
 from scenarios.matrix import Wanted
 from scenarios.targets import TARGETS
 from scenarios.world.handle import World
@@ -369,3 +370,23 @@ def test_a_case_that_is_played_alone_is_held_against_its_plan(engines: Engines) 
         "end worker": 1,
     }
     assert (cell.compared, cell.not_compared, cell.vacuous) == ([], [], [])
+
+
+def test_a_client_that_leaves_has_been_there(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with more to do than it can, the plan may act while the client's first connection is being made."""
+    connect = _EventStream._read
+
+    def late(stream: _EventStream, after: int | None) -> None:
+        fired.wait(5.0)
+        connect(stream, after)
+
+    def fires(moment: runner._Moment, plan: tuple[Any, ...]) -> None:
+        fired.set()
+        carry_out(moment, plan)
+
+    fired, carry_out = threading.Event(), runner._Moment.carry_out
+    monkeypatch.setattr(_EventStream, "_read", late)
+    monkeypatch.setattr(runner._Moment, "carry_out", fires)
+    cell = engines("reference").play(matrix.single(REFERENCE, "mail/input.committed#1/client-gone")).cell
+    assert (cell.status, cell.why) == ("held", None)
+    assert cell.evidence is not None and cell.evidence.seen["watch s1"] == 2

@@ -172,6 +172,15 @@ class Process:
         """SIGCONT, and wait until the kernel says that it goes on. False if it has ended by then."""
         return self._until(Signals.SIGCONT, "running")
 
+    @property
+    def stopped(self) -> bool:
+        """Whether the kernel says that it is stopped; False too once it is gone."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as stat:  # noqa: PTH123
+                return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+
     def _until(self, which: Signals, state: str) -> bool:
         with self._changed:
             if self._state == state:

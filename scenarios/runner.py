@@ -443,7 +443,8 @@ class Stagehand:
         self._start(role)
 
     def _move_clock(self, by_s: float, why: str) -> None:
-        self.history.write("clock.moved", by_s=by_s, offset_s=self.clock.move(by_s), why=why)
+        self.clock.move(by_s)
+        self.history.write("clock.moved", by_s=by_s, offset_s=self.clock.read(), why=why)
 
     # The plan ------------------------------------------------------------------------------------------------------------
 
@@ -521,9 +522,11 @@ class _Moment:
         return workers[-1] if workers else None
 
     def _of(self, role: str) -> list[Life]:
-        if role == "self":
-            return [self._self] if self._self else []
-        return self._hand._alive(role)
+        if role != "self":
+            return self._hand._alive(role)
+        if self._self is None:
+            raise HarnessFault(f"no process of this case is known as {self._held.process}, which stands there")
+        return [self._self]
 
     def _do(self, op: ops.Op) -> None:
         hand = self._hand
@@ -552,8 +555,9 @@ class _Moment:
             case ops.MoveClock():
                 hand._move_clock(op.by_s, "the plan")
             case ops.Reboot():
+                before = hand.boot.read()
                 hand.boot.reboot()
-                hand.history.write("host.rebooted")
+                hand.history.write("host.rebooted", before=before, boot=hand.boot.read())
             case ops.User():
                 self._user(_STEP.validate_python(op.step))
             case ops.BreakStore():
@@ -623,7 +627,7 @@ class _Moment:
         else:
             life.process.thaw()
             hand._frozen.discard(life.label)
-        hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid)
+        hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid, stopped=life.process.stopped)
 
     def _terminate(self, life: Life, grace: bool) -> None:
         self._hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)

@@ -56,6 +56,10 @@ class Bill:
         self.output += tokens
         self._case.log.append(("provider.chunk", {"n": self._n, "i": i, "output_tokens": tokens}))
 
+    def note_repeat(self, i: int) -> None:
+        """Log that piece i is about to be sent a second time, which costs nothing."""
+        self._case.log.append(("provider.repeated", {"n": self._n, "i": i}))
+
     def settle(self, *, complete: bool, status: int | None = None, call_ids: list[str] | None = None) -> None:
         """Store the bill, and the status with which the request is about to be answered, unless it is stored already."""
         if self._settled:
@@ -189,6 +193,7 @@ async def _stream(exchange: Exchange, n: int, body: dict[str, Any], reply: Reply
         if answer is None or await _stopped(exchange, answer, bill, reply):
             return
         if answer.how == "repeat":
+            bill.note_repeat(i)
             await exchange.send_events(data)
     end = event({}, model.finish_reason(reply))
     if wanted and reply.usage != "none":

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import gzip
-import json
 import os
 import platform
 import shutil
@@ -20,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from faults import jsontext
 from faults.errors import HarnessFault
 from faults.processes import Keeper
 from reports.model import Cell
@@ -113,7 +113,7 @@ def store_history(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def load_history(path: Path) -> History:
     """The history that `store_history` stored."""
-    return History.join(json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
+    return History.join(jsontext.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ from typing import Any
 import anyio
 import httpx
 
-from reference import __main__ as command_line
 from reference import fresh, openapi, provider, security, serving, snapshot, tools, worker
 from reference.identity import Identity
 from reference.settings import Settings
@@ -39,7 +38,6 @@ _CALL = {"index": 0, "id": "c", "function": {"name": "list", "arguments": "{}"}}
 def warm() -> None:
     """Pay now what a first use costs. Raises RuntimeError if something is left that must not be forked."""
     threads, descriptors = set(threading.enumerate()), _descriptors()
-    _parse()
     Identity.mine()
     openapi.document("0")
     fresh.learn()
@@ -57,14 +55,6 @@ def warm() -> None:
     if left:
         raise RuntimeError(f"warming has left something that must not be forked: {left}")
     gc.freeze()  # a child's collections then touch no page that is shared with it
-
-
-def _parse() -> None:
-    """The parser makes what checks an option when it first meets that option."""
-    command_line.command().make_context("reference", ["serve"])
-    commands = command_line.command().commands
-    commands["serve"].make_context("serve", ["--data=x", "--workspace=x", "--host=x", "--port=0", "--workers=0"])
-    commands["worker"].make_context("worker", ["--data=x", "--workspace=x", "--supervised"])
 
 
 async def _app(settings: Settings) -> str:

@@ -1,6 +1,6 @@
 """Owns warming: everything that a process of the runtime pays once, paid before a fork, so that a child is ready at once.
 
-`warm()` imports what `serve` and `worker` need, then plays a small round in a folder that it removes: a whole life of an
+`warm()` imports what `serve` and `worker` need, then plays a few small rounds, each in a folder that it removes: a whole life of an
 app with a few requests over a real socket and its event stream, and a whole life of a worker that asks a model over
 another, calls a tool and is told to go. Afterwards the process has no thread, no descriptor and no event loop that it
 had not before, so that it may fork. That is checked.
@@ -31,6 +31,7 @@ from reference.settings import Settings
 from reference.store import Store
 
 ROUND_S_MAX = 60.0
+ROUNDS = 3  # the interpreter makes a function faster after some eight calls of it; a child should not have to
 ENDED = frozenset({"done", "failed", "waiting"})
 _CALL = {"index": 0, "id": "c", "function": {"name": "list", "arguments": "{}"}}
 
@@ -43,6 +44,17 @@ def warm() -> None:
     fresh.learn()
     for tool in (*tools.TRUSTED, *tools.PLUGINS):
         _ = tool.implementation, tool.schema
+    for _ in range(ROUNDS):
+        _round()
+    gc.collect()
+    left = (set(threading.enumerate()) - threads) or (_descriptors() - descriptors)
+    if left:
+        raise RuntimeError(f"warming has left something that must not be forked: {left}")
+    gc.freeze()  # a child's collections then touch no page that is shared with it
+
+
+def _round() -> None:
+    """The lives of an app and of a worker, on a store of their own."""
     with tempfile.TemporaryDirectory(prefix="reference-warm-") as folder:
         data, workspace = Path(folder) / "data", Path(folder) / "workspace"
         for path in (data, workspace):
@@ -50,11 +62,6 @@ def warm() -> None:
         settings = Settings.load(data, workspace, {})
         session = anyio.run(_app, settings)
         _worker(settings, session)
-    gc.collect()
-    left = (set(threading.enumerate()) - threads) or (_descriptors() - descriptors)
-    if left:
-        raise RuntimeError(f"warming has left something that must not be forked: {left}")
-    gc.freeze()  # a child's collections then touch no page that is shared with it
 
 
 async def _app(settings: Settings) -> str:

@@ -51,7 +51,7 @@ def run(
     scenario: Annotated[str, typer.Option(help="shell pattern over scenarios")] = "*",
     point: Annotated[str, typer.Option(help="shell pattern over breakpoints")] = "*",
     fault: Annotated[str, typer.Option(help="shell pattern over faults; `none` for fault-free only")] = "*",
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one for each core")] = 0,
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0: one more than cores")] = 0,
     folder: Out = Path("acceptance"),
     baseline: Annotated[Path | None, typer.Option(help="an earlier report.json to compare with")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start every process cold, without the fork server")] = False,

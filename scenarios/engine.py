@@ -31,6 +31,12 @@ from scenarios.target import Target
 from scenarios.world.handle import World
 
 
+def processes() -> int:
+    """How many processes play cases side by side, if the user does not say: one more than this process may use cores,
+    since a case waits now and then for a disk or an event, and its core would stand idle meanwhile."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def versions(target: Target) -> dict[str, str]:
     """What a verdict depends on beside the case: harness, target, Python and system."""
     return {

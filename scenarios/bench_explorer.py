@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the draw and of the schedules")
     parser.add_argument("--times", type=int, default=50, help="how often each reproducer is replayed")
     parser.add_argument("--sound", type=int, default=1000, help="how many schedules the sound reference is explored with")
-    parser.add_argument("--jobs", type=int, default=0, help="side by side; 0 takes one for each core")
+    parser.add_argument("--jobs", type=int, default=0, help="side by side; 0 takes one more than there are cores")
     parser.add_argument("--json", action="store_true", help="as data")
     given = parser.parse_args(arguments)
     names = given.only or _drawn(given.seed, given.mutants)

@@ -52,7 +52,7 @@ def run(
     scenario: Annotated[str, typer.Option(help="shell pattern over scenarios")] = "*",
     point: Annotated[str, typer.Option(help="shell pattern over breakpoints")] = "*",
     fault: Annotated[str, typer.Option(help="shell pattern over faults; `none` for fault-free only")] = "*",
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one for each core")] = 0,
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0: one more than cores")] = 0,
     folder: Out = Path("acceptance"),
     baseline: Annotated[Path | None, typer.Option(help="an earlier report.json to compare with")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start every process cold, without the fork server")] = False,
@@ -85,7 +85,9 @@ def explore(
     database: Annotated[Path, typer.Option(help="where failures are kept, to be tried first next time")] = Path(
         ".killpoint"
     ),
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one more than there are cores")
+    ] = 0,
     folder: Out = Path("explored"),
 ) -> int:
     """Play schedules that nobody wrote down on real processes; make small what fails, and say what was reached."""
@@ -100,7 +102,9 @@ def sweep_command(
     scenario: Annotated[str, typer.Option(help="a scenario, or a shell pattern over scenarios")],
     target: TargetName = "reference",
     pairs: Annotated[bool, typer.Option("--pairs/--no-pairs", help="then at every pair with a point of recovery")] = True,
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one more than there are cores")
+    ] = 0,
     folder: Out = Path("swept"),
 ) -> int:
     """Kill at every hit of every point of a scenario until nothing is left to kill, then at every pair of deaths."""
@@ -131,7 +135,9 @@ def doctor_command(target: TargetName = "reference") -> int:
 @app.command("mutants", short_help="Play the seeded defects of the reference.")
 def mutants_command(
     only: Annotated[str, typer.Option(help="shell pattern over mutants")] = "*",
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one for each core")] = 0,
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one more than there are cores")
+    ] = 0,
 ) -> int:
     """Play the seeded defects of the reference: each must be caught by the check that was named for it beforehand."""
     return mutants.play(only, jobs, out)

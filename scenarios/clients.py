@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from faults import jsontext
 from scenarios.snapshot import AT_REST
 from scenarios.target import Places, Stage
 
@@ -240,7 +241,7 @@ class HttpClient:
                 content = response.read()
             except (OSError, HTTPException) as error:
                 return "unknown", None, f"no whole reply: {type(error).__name__}"
-            data = json.loads(content) if content else None
+            data = jsontext.loads(content) if content else None
             return ("ok" if response.status < 300 else "failed"), response.status, data
         finally:
             connection.close()
@@ -307,7 +308,7 @@ class _EventStream:
             field, _, value = line.partition(": ")
             if not line:
                 if data:
-                    self._client.told(self, event, kind, json.loads(data))
+                    self._client.told(self, event, kind, jsontext.loads(data.encode()))
                 event, kind, data = None, "message", ""
             elif field == "id":
                 event = int(value)

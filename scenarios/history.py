@@ -31,7 +31,6 @@ snapshot   taken {when, sessions}
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -41,6 +40,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from faults import jsontext
 from scenarios.snapshot import Snapshot
 
 
@@ -61,13 +61,9 @@ class Record:
         return self.data.get(name, default)
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
-
-
 def as_line(record: dict[str, Any]) -> bytes:
     """A record as it is stored: one line of JSON."""
-    return _encode(record).encode() + b"\n"
+    return jsontext.dumps(record) + b"\n"
 
 
 class HistoryWriter:
@@ -97,7 +93,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            yield _decode(line.decode())
+            yield jsontext.loads(line)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from faults import jsontext
 from faults.catalogue import PROVIDER_REPLY_CHUNK, PROVIDER_REQUEST_RECEIVED
 from scenarios.case import Reply
 from scenarios.world import model, strict
@@ -106,7 +107,7 @@ async def _accept(case: CaseWorld, exchange: Exchange) -> tuple[int, dict[str, A
     why: Refused | None = None
     body: Any = None
     try:
-        body = json.loads(await exchange.body(BODY_BYTES_MAX))
+        body = jsontext.loads(await exchange.body(BODY_BYTES_MAX))
     except TooLarge:
         why = Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
     except (ValueError, RecursionError):

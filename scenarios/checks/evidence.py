@@ -333,12 +333,7 @@ class Evidence:
 
     def writes_allowed(self, receiver: str, arguments: str) -> int:
         """How many writes of these arguments everything that was sent asks for."""
-        return sum(
-            canonical(call.arguments) == arguments
-            for each in self.inputs
-            for call in self.calls(each.text)
-            if call.tool not in LOCAL_TOOLS and RECEIVERS.get(call.tool, receiver) == receiver
-        )
+        return sum(_asks_for(call, receiver, arguments) for each in self.inputs for call in self.calls(each.text))
 
     # What the world saw -----------------------------------------------------------------------------------------------
 
@@ -455,9 +450,9 @@ class Evidence:
         return found
 
     def inputs_of_effect(self, record: Record) -> list[Input]:
-        """The inputs whose script calls a tool with this effect's arguments."""
-        arguments = canonical(record["arguments"])
-        return [each for each in self.inputs if any(canonical(c.arguments) == arguments for c in self.calls(each.text))]
+        """The inputs whose script calls a tool that makes this write."""
+        write = record["receiver"], canonical(record["arguments"])
+        return [each for each in self.inputs if any(_asks_for(call, *write) for call in self.calls(each.text))]
 
     # The target's own word ------------------------------------------------------------------------------------------
 
@@ -573,6 +568,12 @@ class Evidence:
     def by_nonce(self) -> dict[str, Record]:
         """Where each nonce was reached."""
         return {record["nonce"]: record for record in self.reached if record.get("nonce")}
+
+    @cached_property
+    def kills_beside_points(self) -> list[Record]:
+        """Kills of a worker that stood at no point: it may have died just between a commit and the word of it."""
+        standing = {nonce: at["pid"] for nonce, at in self.by_nonce.items()}
+        return [k for k in self.history.kills if k["role"] == "worker" and standing.get(k["nonce"]) != k["pid"]]
 
     @cached_property
     def claims(self) -> dict[str, list[Claim]]:
@@ -692,6 +693,12 @@ class Evidence:
     def disturbances(self) -> list[Record]:
         """Everything that may make a second executor lawful: deaths, exits, freezes, and points at which one was held."""
         return self.of_case("process.exited", "kill", "freeze", "thaw", "point.fired", "clock.moved")
+
+
+def _asks_for(call: Call, receiver: str, arguments: str) -> bool:
+    """Whether this call may make a write of these canonical arguments at this receiver."""
+    there = call.tool not in LOCAL_TOOLS and RECEIVERS.get(call.tool, receiver) == receiver
+    return there and canonical(call.arguments) == arguments
 
 
 def process(record: Record) -> Process:

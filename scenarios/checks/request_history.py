@@ -4,18 +4,22 @@ stored, and a stored history that only grows."""
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Request, content, detail
+from scenarios.checks.evidence import RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import ItemView, SessionView
 
 # One of these a placeholder has to say, so that a model does not take silence for failure.
 OPEN_WORDS = ("unknown", "not known", "no result is known", "may or may not")
 RESULTS = frozenset({"tool_result", "reconciliation"})
+
+# Where a repair is over: the work is admitted, given back, held by a user, or taken once more.
+REPAIR_ENDS = ("recovery.admitted", "recovery.ownership.taken", "work.claimed", "work.released", "control.applied")
 
 
 @check(
@@ -91,9 +95,8 @@ def user_messages_in_order(e: Evidence, found: Findings) -> None:
         places = {each.text: place for place, each in enumerate(accepted)}
         if len(places) < len(accepted):
             continue  # equal texts cannot be told apart
-        for before, after in pairwise(request.texts("user")):
-            if before not in places or after not in places:
-                continue
+        told = [text for text in request.texts("user") if text in places]
+        for before, after in combinations(told, 2):
             first, second = accepted[places[before]], accepted[places[after]]
             crossed = second.accepted is not None and second.accepted.seq < first.invoked.seq
             found.verify(
@@ -131,8 +134,9 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
             if any(item.text == text and not item.placeholder for item in stored[call]):
                 real_since.setdefault(call, request.record)
             unlearned = call in real_since and text in e.placeholders
+            missing = _says_unknown(text) and _made_later(e, call, request)
             found.verify(
-                _among(text, known) and not unlearned,
+                (_among(text, known) or missing) and not unlearned,
                 f"the result of {call} as it is stored, the real one where there is one",
                 f"request {request.n} gives it as {text[:60]!r}",
                 since=real_since.get(call),
@@ -142,7 +146,7 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
     texts = {item.text for _, item in e.items if item.placeholder and item.call_id in unknown}
     if texts:
         found.verify(
-            len(texts) == 1 and any(words in next(iter(texts)).lower() for words in OPEN_WORDS),
+            len(texts) == 1 and _says_unknown(next(iter(texts))),
             "one fixed placeholder that says the outcome is unknown",
             f"these are used: {', '.join(repr(text[:60]) for text in sorted(texts))}",
             since=None,
@@ -151,7 +155,18 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
 
 
 def _among(text: str, known: list[str]) -> bool:
-    return any(text == each or (each != "" and each in text) for each in known)
+    """Whether `text` is one of the known ones, or one of them with a remark before or behind it."""
+    return any(text == each or (each and re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text)) for each in known)
+
+
+def _says_unknown(text: str) -> bool:
+    return any(words in text.lower() for words in OPEN_WORDS)
+
+
+def _made_later(e: Evidence, call: str, request: Request) -> bool:
+    """Whether this call was dispatched only after the request, so that the request could tell no result of it."""
+    dispatched = [r for r in e.reached_at("tool.dispatch.stored") if detail(r).get("call") == call]
+    return bool(dispatched) and dispatched[0].seq > request.record.seq
 
 
 @check(
@@ -196,9 +211,8 @@ def history_told_as_stored(e: Evidence, found: Findings) -> None:
             if owner is None or owner.session != name or not items:
                 continue
             told = [text for text in request.texts("assistant") if text]
-            places = _places(told, [item.text for item in items])
             found.verify(
-                places is not None,
+                _tells(told, [item.text for item in items]),
                 f"{name}: request {request.n} tells the stored replies in their order",
                 f"it tells {' | '.join(text[:30] for text in told)!r}",
                 since=request.record,
@@ -206,17 +220,14 @@ def history_told_as_stored(e: Evidence, found: Findings) -> None:
             )
 
 
-def _places(told: list[str], stored: list[str]) -> list[int] | None:
-    """Where each told text stands in the stored ones, in order, or None. A told text may add a mark to a stored one."""
-    found: list[int] = []
-    start = 0
-    for text in told:
-        place = next((i for i in range(start, len(stored)) if stored[i] in text), None)
-        if place is None:
-            return None
-        found.append(place)
-        start = place + 1
-    return found
+def _tells(told: list[str], stored: list[str]) -> bool:
+    """Whether the told texts are the first of the stored ones, in order, each perhaps with a mark. A stored reply without
+    text may be told by its mark alone, or not at all."""
+    ways = {0}  # how many of the told texts may have been met so far
+    for text in stored:
+        met = {n + 1 for n in ways if n < len(told) and text in told[n]}
+        ways = met | ({n for n in ways if not text or n == len(told)})
+    return len(told) in ways
 
 
 @check(
@@ -233,7 +244,7 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue
             source = [r for r in cut if e.reply(r).text.startswith(item.text)]
-            if not source or source[-1].record.seq > served[-1].record.seq:
+            if not source:
                 continue
             found.verify(
                 _marked(served[-1], item.text),
@@ -267,13 +278,23 @@ def same_call_id_twice_is_an_error(e: Evidence, found: Findings) -> None:
         work = e.work(owner)
         ran = [effect for _, effect in e.effects if effect.call_id in ids and effect.dispatches]
         said = work is not None and work.state in {"failed", "recovery_failed"} and bool(work.reason_code)
+        written = _written_after(e, request, owner)
         found.verify(
-            said and not ran,
+            said and not ran and not written,
             f"{owner.session}: the work of {owner.request_id} failed with its reason, and none of the calls ran",
-            f"it is {work.state if work else 'nowhere'} ({work.reason_code if work else None}); {len(ran)} calls ran",
+            f"it is {work.state if work else 'nowhere'} ({work.reason_code if work else None}); "
+            f"{max(len(ran), len(written))} calls ran",
             since=request.answered,
-            at=e.final_record,
+            at=written[0] if written else e.final_record,
         )
+
+
+def _written_after(e: Evidence, request: Request, owner: Input) -> list[Record]:
+    """The writes of this reply's calls that the world received after the reply."""
+    asked = {(RECEIVERS[c.tool], canonical(c.arguments)) for c in e.reply(request).calls if c.tool in RECEIVERS}
+    received = [record for write in asked for record in e.received.get(write, ()) if record.seq > request.record.seq]
+    mine = [record for record in received if e.inputs_of_effect(record) == [owner]]
+    return sorted(mine, key=lambda record: record.seq)
 
 
 @check(
@@ -285,14 +306,12 @@ def same_call_id_twice_is_an_error(e: Evidence, found: Findings) -> None:
 def repair_runs_nothing(e: Evidence, found: Findings) -> None:
     for taken in e.reached_at("recovery.ownership.taken"):
         each = e.input_of_work(taken.get("work"))
-        end = _admission(e, taken)
-        if each is None or end is None:
+        if each is None:
             continue
+        end = _end_of_repair(e, taken)
         requests = [r.record for r in e.requests_of(each) if taken.seq < r.record.seq < end]
         received = e.history.of("effect.received")
-        known = {r["key"] for r in received if r.seq < taken.seq} | {
-            effect.idempotency_key for _, effect in e.effects if effect.dispatches
-        }
+        known = {r["key"] for r in received if r.seq < taken.seq} | _dispatched(e, taken)
         fresh = [
             r for r in received if taken.seq < r.seq < end and r["key"] not in known and e.inputs_of_effect(r) == [each]
         ]
@@ -306,12 +325,20 @@ def repair_runs_nothing(e: Evidence, found: Findings) -> None:
         )
 
 
-def _admission(e: Evidence, taken: Record) -> int | None:
-    """Where this taking of ownership came to its admission, or its process to its end."""
-    who = (taken["role"], taken["life"])
+def _dispatched(e: Evidence, taken: Record) -> set[str | None]:
+    """The keys of calls whose dispatch an earlier owner had stored, so that they may have happened and may be asked for
+    again. Who was killed between two points may have stored one without a word: then each one counts that is shown."""
+    if any(kill.seq < taken.seq for kill in e.kills_beside_points):
+        return {effect.idempotency_key for _, effect in e.effects if effect.dispatches}
+    return {e.key_of(r) for r in e.reached_at("tool.dispatch.stored") if r.seq < taken.seq}
+
+
+def _end_of_repair(e: Evidence, taken: Record) -> int:
+    """Where this repair came to its end: its admission, another decision, or the end of its process or of the case."""
+    who, life = process(taken), e.lives.get(process(taken))
     ends = [
         record.seq
-        for record in e.reached_at("recovery.admitted")
-        if record.seq > taken.seq and record.get("work") == taken.get("work") and (record["role"], record["life"]) == who
+        for record in e.reached_at(*REPAIR_ENDS)
+        if record.seq > taken.seq and record.get("work") == taken.get("work") and process(record) == who
     ]
-    return ends[0] if ends else None
+    return min([*ends, life.end.seq if life and life.end else len(e.history.records)])

@@ -7,12 +7,11 @@ target's own word is used only to tell apart what those leave open, and what sta
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from faults.catalogue import Point, UnknownPoint, point
 from scenarios.case import Call, Case, Reply
@@ -27,26 +26,16 @@ LOCAL_TOOLS = frozenset({"read", "grep", "glob", "list", "write"})
 
 # Points that stand right behind a write which only the owner of the work may make.
 OWNERS_WRITES = frozenset(
-    {
-        "turn.begun",
-        "attempt.stored",
-        "stream.text.committed",
-        "reply.stored",
-        "tool.intent.stored",
-        "tool.dispatch.stored",
-        "tool.result.stored",
-        "turn.committed",
-        "work.released",
-        "recovery.repair.written",
-        "recovery.decision.stored",
-        "recovery.admitted",
-        "recovery.intent.consumed",
-    }
+    {f"recovery.{step}" for step in ("repair.written", "decision.stored", "admitted", "intent.consumed")}
+    | {f"tool.{step}.stored" for step in ("intent", "dispatch", "result")}
+    | {"turn.begun", "attempt.stored", "stream.text.committed", "reply.stored", "turn.committed", "work.released"}
 )
 CLAIMS = frozenset({"work.claimed", "recovery.ownership.taken"})
 GIVEN_BACK = frozenset({"work.released", "turn.committed", "control.applied", "exit.checkpoint.stored"})
 
 Process = tuple[str, int]
+Each = TypeVar("Each")
+Key = TypeVar("Key")
 
 
 def canonical(value: Any) -> str:
@@ -245,10 +234,8 @@ class Evidence:
     @cached_property
     def inputs(self) -> list[Input]:
         """Every input that a client sent, by its first sending."""
-        sends: dict[tuple[str, str], list[Record]] = {}
-        for record in self.history.of("client.invoked"):
-            if record["op"] == "send":
-                sends.setdefault((record["session"], record["request_id"]), []).append(record)
+        sent = [record for record in self.history.of("client.invoked") if record["op"] == "send"]
+        sends = _grouped(sent, lambda record: (record["session"], record["request_id"]))
         return [
             Input(session, request_id, found[0]["text"], tuple(found), tuple(self._answers(found)))
             for (session, request_id), found in sends.items()
@@ -274,11 +261,9 @@ class Evidence:
         """Every pause, resume, stop and quit, in the order of asking."""
         found = []
         for record in self.history.of("client.invoked"):
-            heard = self.history.heard.get(record["call"])
-            if record["op"] == "control":
-                found.append(Command(record["action"], record["session"], record, heard))
-            elif record["op"] == "quit":
-                found.append(Command("quit", None, record, heard))
+            if record["op"] in {"control", "quit"}:
+                named = (record["action"], record["session"]) if record["op"] == "control" else ("quit", None)
+                found.append(Command(*named, record, self.history.heard.get(record["call"])))
         return found
 
     def commands_of(self, session: str) -> list[Command]:
@@ -346,19 +331,8 @@ class Evidence:
             n = record["n"]
             messages = tuple(_messages(record.get("body")))
             active, step = self._active(messages)
-            found.append(
-                Request(
-                    record,
-                    n,
-                    record.get("attempt"),
-                    messages,
-                    active,
-                    step,
-                    billed.get(n),
-                    answered.get(n),
-                    refused.get(n),
-                )
-            )
+            told = billed.get(n), answered.get(n), refused.get(n)
+            found.append(Request(record, n, record.get("attempt"), messages, active, step, *told))
         return found
 
     def _by_n(self, kind: str) -> dict[int, Record]:
@@ -402,12 +376,7 @@ class Evidence:
 
     @cached_property
     def _served(self) -> dict[int, list[Request]]:
-        found: dict[int, list[Request]] = defaultdict(list)
-        for request in self.requests:
-            owner = self.input_of(request)
-            if owner is not None:
-                found[id(owner)].append(request)
-        return found
+        return _grouped(self.requests, lambda request: id(self.input_of(request)))
 
     def last_step_billed(self, each: Input, before: int | None = None) -> bool:
         """Whether the provider has sent the whole last reply of this input's script (before the place `before`)."""
@@ -436,23 +405,16 @@ class Evidence:
     @cached_property
     def applied(self) -> dict[tuple[str, str], list[Record]]:
         """The writes that happened, by receiver and canonical arguments."""
-        return self._effects("effect.applied")
+        return _grouped(self.history.of("effect.applied"), _write)
 
     @cached_property
     def received(self) -> dict[tuple[str, str], list[Record]]:
         """The writes that were asked for, by receiver and canonical arguments."""
-        return self._effects("effect.received")
-
-    def _effects(self, kind: str) -> dict[tuple[str, str], list[Record]]:
-        found: dict[tuple[str, str], list[Record]] = {}
-        for record in self.history.of(kind):
-            found.setdefault((record["receiver"], canonical(record["arguments"])), []).append(record)
-        return found
+        return _grouped(self.history.of("effect.received"), _write)
 
     def inputs_of_effect(self, record: Record) -> list[Input]:
         """The inputs whose script calls a tool that makes this write."""
-        write = record["receiver"], canonical(record["arguments"])
-        return [each for each in self.inputs if any(_asks_for(call, *write) for call in self.calls(each.text))]
+        return [each for each in self.inputs if any(_asks_for(call, *_write(record)) for call in self.calls(each.text))]
 
     # The target's own word ------------------------------------------------------------------------------------------
 
@@ -524,16 +486,8 @@ class Evidence:
     def lives(self) -> dict[Process, Life]:
         """Every life of a process, by role and number."""
         exited, deaths = ({process(r): r for r in self.of_case(kind)} for kind in ("process.exited", "kill"))
-        return {
-            process(record): Life(
-                record["role"],
-                record["life"],
-                record,
-                exited.get(process(record)),
-                deaths.get(process(record)),
-            )
-            for record in self.history.of("process.started")
-        }
+        started = {process(record): record for record in self.history.of("process.started")}
+        return {who: Life(*who, record, exited.get(who), deaths.get(who)) for who, record in started.items()}
 
     @cached_property
     def reached(self) -> list[Record]:
@@ -542,16 +496,12 @@ class Evidence:
 
     def reached_at(self, *points: str) -> list[Record]:
         """The records in which one of these breakpoints was reached."""
-        if len(points) == 1:
-            return self._by_point.get(points[0], [])
-        return [record for record in self.reached if record["point"] in points]
+        found = [record for name in set(points) for record in self._by_point.get(name, ())]
+        return sorted(found, key=lambda record: record.seq)
 
     @cached_property
     def _by_point(self) -> dict[str, list[Record]]:
-        found: dict[str, list[Record]] = {}
-        for record in self.reached:
-            found.setdefault(record["point"], []).append(record)
-        return found
+        return _grouped(self.reached, lambda record: record["point"])
 
     def key_of(self, reached: Record) -> str | None:
         """The idempotency key that this breakpoint speaks of: as its detail says, else as the final snapshot says of its
@@ -578,13 +528,9 @@ class Evidence:
     @cached_property
     def claims(self) -> dict[str, list[Claim]]:
         """Who took each work, in order."""
-        found: dict[str, list[Claim]] = {}
-        for record in self.reached_at(*CLAIMS):
-            work = record.get("work")
-            if work:
-                generation = detail(record).get("generation")
-                found.setdefault(work, []).append(Claim(work, process(record), generation, record))
-        return found
+        taken = [record for record in self.reached_at(*CLAIMS) if record.get("work")]
+        claims = [Claim(r["work"], process(r), detail(r).get("generation"), r) for r in taken]
+        return _grouped(claims, lambda claim: claim.work)
 
     @cached_property
     def takeovers(self) -> list[tuple[Claim, Claim]]:
@@ -631,23 +577,20 @@ class Evidence:
         """Whether the harness froze this process, or held it at a point, between two places of the history."""
         if any(process(r) == who and first < r.seq < last for r in self.history.of("freeze")):
             return True
-        fired = (record for record in self.history.of("point.fired") if record.seq < last)
-        for record in fired:
-            at = self.by_nonce.get(record["nonce"])
-            if at is not None and process(at) == who and self._let_go(record) > first:
+        for fired in (record for record in self.history.of("point.fired") if record.seq < last):
+            at, let_go = self.by_nonce.get(fired["nonce"]), self._released.get(fired["nonce"])
+            if at is not None and process(at) == who and (let_go is None or let_go.seq > first):
                 return True
         return False
 
-    def _let_go(self, fired: Record) -> int:
-        released = [r.seq for r in self.history.of("point.released") if r["nonce"] == fired["nonce"]]
-        return released[0] if released else len(self.history.records)
-
     def held_until(self, reached: Record) -> Record | None:
         """The record that let go of the process which stood still at this point; None if it never was held or let go."""
-        nonce = reached.get("nonce")
-        if not any(record["nonce"] == nonce for record in self.history.of("point.fired")):
-            return None
-        return next((r for r in self.history.of("point.released") if r["nonce"] == nonce), None)
+        fired = any(record["nonce"] == reached.get("nonce") for record in self.history.of("point.fired"))
+        return self._released.get(reached.get("nonce")) if fired else None
+
+    @cached_property
+    def _released(self) -> dict[str | None, Record]:
+        return {record["nonce"]: record for record in reversed(self.history.of("point.released"))}
 
     @cached_property
     def repeats_allowed(self) -> int:
@@ -693,6 +636,18 @@ class Evidence:
     def disturbances(self) -> list[Record]:
         """Everything that may make a second executor lawful: deaths, exits, freezes, and points at which one was held."""
         return self.of_case("process.exited", "kill", "freeze", "thaw", "point.fired", "clock.moved")
+
+
+def _grouped(found: Iterable[Each], key: Callable[[Each], Key]) -> dict[Key, list[Each]]:
+    groups: dict[Key, list[Each]] = {}
+    for each in found:
+        groups.setdefault(key(each), []).append(each)
+    return groups
+
+
+def _write(record: Record) -> tuple[str, str]:
+    """What a write is told apart by: its receiver and canonical arguments."""
+    return record["receiver"], canonical(record["arguments"])
 
 
 def _asks_for(call: Call, receiver: str, arguments: str) -> bool:

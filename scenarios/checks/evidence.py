@@ -262,8 +262,8 @@ class Evidence:
         found = []
         for record in self.history.of("client.invoked"):
             if record["op"] in {"control", "quit"}:
-                named = (record["action"], record["session"]) if record["op"] == "control" else ("quit", None)
-                found.append(Command(*named, record, self.history.heard.get(record["call"])))
+                action, session = (record["action"], record["session"]) if record["op"] == "control" else ("quit", None)
+                found.append(Command(action, session, record, self.history.heard.get(record["call"])))
         return found
 
     def commands_of(self, session: str) -> list[Command]:

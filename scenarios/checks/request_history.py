@@ -10,7 +10,7 @@ from itertools import combinations, pairwise
 from typing import Any
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
+from scenarios.checks.evidence import CLAIMS, RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import ItemView, SessionView
 
@@ -18,8 +18,8 @@ from scenarios.snapshot import ItemView, SessionView
 OPEN_WORDS = ("unknown", "not known", "no result is known", "may or may not")
 RESULTS = frozenset({"tool_result", "reconciliation"})
 
-# Where a repair is over: the work is admitted, given back, held by a user, or taken once more.
-REPAIR_ENDS = ("recovery.admitted", "recovery.ownership.taken", "work.claimed", "work.released", "control.applied")
+# Where a repair is over: the work is admitted, given back, held by a user, or taken once more, by whomever.
+REPAIR_ENDS = (*CLAIMS, "recovery.admitted", "work.released", "control.applied")
 
 
 @check(
@@ -334,11 +334,13 @@ def _dispatched(e: Evidence, taken: Record) -> set[str | None]:
 
 
 def _end_of_repair(e: Evidence, taken: Record) -> int:
-    """Where this repair came to its end: its admission, another decision, or the end of its process or of the case."""
+    """Where this repair came to its end: its admission, another decision or owner, or the end of its process or of all."""
     who, life = process(taken), e.lives.get(process(taken))
     ends = [
         record.seq
         for record in e.reached_at(*REPAIR_ENDS)
-        if record.seq > taken.seq and record.get("work") == taken.get("work") and process(record) == who
+        if record.seq > taken.seq
+        and record.get("work") == taken.get("work")
+        and (process(record) == who or record["point"] in CLAIMS)
     ]
     return min([*ends, life.end.seq if life and life.end else len(e.history.records)])

@@ -394,7 +394,8 @@ class Scene:
         self.mark("provider.answered", n=n, status=200)
         self.reach("reply.received", name, attempt=attempt)
         self.reach("usage.receipt.received", name, attempt=attempt)
-        row.update(state="known", **tokens)
+        if reply.usage != "none":
+            row.update(state="known", **tokens)
         calls = [
             {"call_id": f"call_{n}_{i}", "tool": c.tool, "arguments": dict(c.arguments)} for i, c in enumerate(reply.calls)
         ]

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from scenarios.case import Call
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import LOCAL_TOOLS, RECEIVERS, Evidence, Input, canonical, content, detail
+from scenarios.checks.evidence import (
+    LOCAL_TOOLS,
+    RECEIVERS,
+    Evidence,
+    Input,
+    asks_for,
+    canonical,
+    content,
+    detail,
+    may_write,
+)
 from scenarios.history import Record
 from scenarios.snapshot import EffectView, ItemView
 
@@ -76,7 +87,10 @@ def effect_in_order(e: Evidence, found: Findings) -> None:
     if not intents and not dispatches:
         return
     intended, dispatched = _Stored(e, intents), _Stored(e, dispatches)
-    for record in {str(r["key"]): r for r in reversed(e.history.of("effect.received"))}.values():
+    first: dict[str, Record] = {}
+    for record in e.history.of("effect.received"):
+        first.setdefault(str(record["key"]), record)
+    for record in first.values():
         intent, dispatch = intended.before(record), dispatched.before(record)
         found.verify(
             intent is not None and dispatch is not None,
@@ -167,7 +181,7 @@ def stored_result_reused(e: Evidence, found: Findings) -> None:
             at=again[0] if again else None,
         )
     for (receiver, arguments), asked in e.received.items():
-        told = _told(e, arguments, e.writes_allowed(receiver, arguments))
+        told = _told(e, receiver, arguments)
         if told is None:
             continue
         after = [record for record in asked if record.seq > told.seq]
@@ -180,34 +194,37 @@ def stored_result_reused(e: Evidence, found: Findings) -> None:
         )
 
 
-def _told(e: Evidence, arguments: str, allowed: int) -> Record | None:
-    """The first request that tells the model a real result for as many calls of these arguments as there may be."""
+def _told(e: Evidence, receiver: str, arguments: str) -> Record | None:
+    """The first request that tells the model a real result for as many calls of this write as there may be."""
+    allowed = e.writes_allowed(receiver, arguments)
+    owners = {each.session for each in e.inputs if any(asks_for(c, receiver, arguments) for c in e.calls(each.text))}
+    if len(owners) != 1:
+        return None
     real = {(i.call_id, i.text) for _, i in e.items if i.kind in {"tool_result", "reconciliation"} and not i.placeholder}
     for request in e.requests:
         calls = {
-            call.get("id"): call
+            call.get("id")
             for message in request.messages
             for call in message.get("tool_calls") or ()
-            if _arguments(call) == arguments
+            if _is_for(call, receiver, arguments)
         }
         results = {
             message.get("tool_call_id")
             for message in request.messages
             if message.get("role") == "tool" and (message.get("tool_call_id"), content(message)) in real
         }
-        owners = {each.session for each in e.inputs if any(canonical(c.arguments) == arguments for c in e.calls(each.text))}
-        if len(owners) == 1 and 0 < allowed <= len(set(calls) & results):
+        if 0 < allowed <= len(calls & results):
             return request.record
     return None
 
 
-def _arguments(call: dict[str, object]) -> str | None:
-    function = call.get("function")
-    text = function.get("arguments") if isinstance(function, dict) else None
+def _is_for(call: dict[str, Any], receiver: str, arguments: str) -> bool:
+    """Whether this call, as a request tells it, is one that makes this write."""
     try:
-        return canonical(json.loads(text)) if isinstance(text, str) else None
-    except ValueError:
-        return None
+        function = call["function"]
+        return may_write(function["name"], receiver) and canonical(json.loads(function["arguments"])) == arguments
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 @check(

@@ -17,6 +17,8 @@ from faults.catalogue import Point, UnknownPoint, point
 from scenarios.case import Call, Case, Reply
 from scenarios.history import History, Record
 from scenarios.snapshot import EffectView, ItemView, SessionView, Snapshot, WorkView
+from scenarios.world.model import UNSCRIPTED, active_input, step_index
+from scenarios.world.strict import content_text
 
 # Which receiver of the world a tool of the scripted model writes to. A tool that is not listed may write to any.
 RECEIVERS = {"charge": "keyed", "mail": "plain", "publish": "plain", "note_plugin": "plain", "order": "ambiguous"}
@@ -34,6 +36,7 @@ CLAIMS = frozenset({"work.claimed", "recovery.ownership.taken"})
 GIVEN_BACK = frozenset({"work.released", "turn.committed", "control.applied", "exit.checkpoint.stored"})
 
 Process = tuple[str, int]
+content = content_text
 Each = TypeVar("Each")
 Key = TypeVar("Key")
 
@@ -118,7 +121,7 @@ class Request:
     n: int
     attempt: str | None
     messages: tuple[dict[str, Any], ...]
-    active: str | None
+    active: str
     step: int
     billed: Record | None
     answered: Record | None
@@ -299,9 +302,9 @@ class Evidence:
 
     # What the model was to say ----------------------------------------------------------------------------------------
 
-    def script(self, text: str | None) -> tuple[Reply, ...]:
+    def script(self, text: str) -> tuple[Reply, ...]:
         """The replies scripted for this text; the plain `ok` for any other."""
-        return self.case.script.replies.get(text or "", (Reply(text="ok", pieces=1),))
+        return self.case.script.replies.get(text) or (UNSCRIPTED,)
 
     def reply(self, request: Request) -> Reply:
         """The reply that the script has for this request."""
@@ -318,7 +321,7 @@ class Evidence:
 
     def writes_allowed(self, receiver: str, arguments: str) -> int:
         """How many writes of these arguments everything that was sent asks for."""
-        return sum(_asks_for(call, receiver, arguments) for each in self.inputs for call in self.calls(each.text))
+        return sum(asks_for(call, receiver, arguments) for each in self.inputs for call in self.calls(each.text))
 
     # What the world saw -----------------------------------------------------------------------------------------------
 
@@ -330,26 +333,14 @@ class Evidence:
         for record in self.history.of("provider.request"):
             n = record["n"]
             messages = tuple(_messages(record.get("body")))
-            active, step = self._active(messages)
+            active = active_input(self.case.script, messages) if messages else ""
+            step = step_index(active, messages)
             told = billed.get(n), answered.get(n), refused.get(n)
             found.append(Request(record, n, record.get("attempt"), messages, active, step, *told))
         return found
 
     def _by_n(self, kind: str) -> dict[int, Record]:
         return {record["n"]: record for record in self.history.of(kind)}
-
-    def _active(self, messages: tuple[dict[str, Any], ...]) -> tuple[str | None, int]:
-        texts = [content(message) for message in messages if message.get("role") == "user"]
-        active = texts[-1] if texts else None
-        if messages and messages[-1].get("role") == "system":
-            note = content(messages[-1])
-            quoted = [text for text in self.case.script.replies if text and text in note]
-            active = max(quoted, key=len) if quoted else active
-        if active is None:
-            return None, 0
-        places = [i for i, m in enumerate(messages) if m.get("role") == "user" and content(m) == active]
-        after = messages[places[-1] + 1 :] if places else messages
-        return active, sum(1 for m in after if m.get("role") == "assistant" and m.get("tool_calls"))
 
     @cached_property
     def _owners(self) -> dict[int, Input | None]:
@@ -360,7 +351,7 @@ class Evidence:
         if len(found) < 2:
             return found[0] if found else None
         if len({each.session for each in found}) == 1:
-            copies = request.texts("user").count(request.active or "")
+            copies = request.texts("user").count(request.active)
             return found[min(copies, len(found)) - 1] if copies else None
         work = self.work_of_attempt.get(request.attempt or "")
         told = [each for each in found if work is not None and self.work_id(each) == work]
@@ -414,7 +405,7 @@ class Evidence:
 
     def inputs_of_effect(self, record: Record) -> list[Input]:
         """The inputs whose script calls a tool that makes this write."""
-        return [each for each in self.inputs if any(_asks_for(call, *_write(record)) for call in self.calls(each.text))]
+        return [each for each in self.inputs if any(asks_for(call, *_write(record)) for call in self.calls(each.text))]
 
     # The target's own word ------------------------------------------------------------------------------------------
 
@@ -650,10 +641,14 @@ def _write(record: Record) -> tuple[str, str]:
     return record["receiver"], canonical(record["arguments"])
 
 
-def _asks_for(call: Call, receiver: str, arguments: str) -> bool:
+def asks_for(call: Call, receiver: str, arguments: str) -> bool:
     """Whether this call may make a write of these canonical arguments at this receiver."""
-    there = call.tool not in LOCAL_TOOLS and RECEIVERS.get(call.tool, receiver) == receiver
-    return there and canonical(call.arguments) == arguments
+    return may_write(call.tool, receiver) and canonical(call.arguments) == arguments
+
+
+def may_write(tool: str, receiver: str) -> bool:
+    """Whether calls of this tool may write to this receiver."""
+    return tool not in LOCAL_TOOLS and RECEIVERS.get(tool, receiver) == receiver
 
 
 def process(record: Record) -> Process:
@@ -665,14 +660,6 @@ def detail(record: Record) -> dict[str, Any]:
     """The detail that the process gave with a breakpoint."""
     found = record.get("detail")
     return found if isinstance(found, dict) else {}
-
-
-def content(message: dict[str, Any]) -> str:
-    """The text of one message, whether given as text or in parts."""
-    found = message.get("content")
-    if isinstance(found, list):
-        return "".join(str(part.get("text", "")) for part in found if isinstance(part, dict))
-    return found if isinstance(found, str) else ""
 
 
 def _messages(body: Any) -> list[dict[str, Any]]:

@@ -3,16 +3,14 @@ stored, and a stored history that only grows."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
 from itertools import combinations, pairwise
-from typing import Any
 
 from scenarios.checks.base import Findings, check
 from scenarios.checks.evidence import CLAIMS, RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import ItemView, SessionView
+from scenarios.world.strict import problems
 
 # One of these a placeholder has to say, so that a model does not take silence for failure.
 OPEN_WORDS = ("unknown", "not known", "no result is known", "may or may not")
@@ -29,56 +27,15 @@ REPAIR_ENDS = (*CLAIMS, "recovery.admitted", "work.released", "control.applied")
 )
 def request_acceptable(e: Evidence, found: Findings) -> None:
     for request in e.requests:
-        fault = next(_faults(request), None)
+        faults = problems({"model": "any", "messages": list(request.messages)})
         refused = request.refused
         found.verify(
-            fault is None and refused is None,
+            not faults and refused is None,
             "a request that a strict provider accepts",
-            f"request {request.n}: {fault or (refused and refused.get('why'))}",
+            f"request {request.n}: {faults[0] if faults else refused and refused.get('why')}",
             since=None,
             at=refused or request.record,
         )
-
-
-def _faults(request: Request) -> Iterator[str]:
-    """What is wrong with the body of this request, by the rules of the chat-completions protocol."""
-    waiting: list[str] = []
-    if not request.messages:
-        yield "it has no messages"
-    for place, message in enumerate(request.messages):
-        role = message.get("role")
-        if role == "tool":
-            call = message.get("tool_call_id")
-            if call not in waiting:
-                yield f"message {place} is a result of {call!r}, which is no call right before it"
-            else:
-                waiting.remove(call)
-            continue
-        if waiting:
-            yield f"message {place} comes before the result of {waiting[0]!r}"
-            waiting = []
-        if role not in {"system", "user", "assistant"}:
-            yield f"message {place} has the role {role!r}"
-        yield from _call_faults(place, message)
-        waiting = [str(call.get("id")) for call in message.get("tool_calls") or ()]
-        if role == "assistant" and not waiting and not content(message):
-            yield f"message {place} is an empty reply without calls"
-    if waiting:
-        yield f"the result of {waiting[0]!r} is missing"
-    if request.messages and request.messages[-1].get("role") == "assistant":
-        yield "its last message is a reply"
-
-
-def _call_faults(place: int, message: dict[str, Any]) -> Iterator[str]:
-    calls = message.get("tool_calls") or ()
-    ids = [call.get("id") for call in calls]
-    if len(set(ids)) < len(ids):
-        yield f"message {place} holds the same call id twice"
-    for call in calls:
-        try:
-            json.loads(call["function"]["arguments"])
-        except (KeyError, TypeError, ValueError):
-            yield f"the arguments of the call {call.get('id')!r} are not JSON"
 
 
 @check(

@@ -127,7 +127,7 @@ class Scene:
 
     def mark(self, kind: str, **data: Any) -> Line:
         self.now += MS
-        line = {"t_ns": self.now, "kind": kind, "data": copy.deepcopy(data)}
+        line = {"t_ns": self.now, "kind": kind, "data": json.loads(json.dumps(data))}
         self.lines.append(line)
         return line
 

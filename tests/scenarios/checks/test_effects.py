@@ -103,7 +103,7 @@ def test_a_right_run_holds(name: str, data: st.DataObject) -> None:
         held(tape, name)
 
 
-# How often a write happens ---------------------------------------------------------------------------------------------
+# How often a write happens ------------------------------------------------------------------------------------------
 
 
 def write(tape: Tape, line: Line, **changes: Any) -> Line:
@@ -174,7 +174,7 @@ def test_two_inputs_with_one_text_ask_for_two_writes(same: bool, tool: str) -> N
     held(tape, "unknown-never-resent")
 
 
-# What is sent again ----------------------------------------------------------------------------------------------------
+# What is sent again -------------------------------------------------------------------------------------------------
 
 
 @BREACHES.of("unknown-never-resent", calling(*BLIND))
@@ -288,7 +288,7 @@ def test_a_target_without_keys_may_send_as_often_as_it_was_asked_and_no_more() -
     assert [(v.expected.seq, v.seen.seq) for v in found.violations] == [(tape.seq(last), tape.seq(again))]
 
 
-# The order of intent, dispatch, call and result -------------------------------------------------------------------------
+# The order of intent, dispatch, call and result ---------------------------------------------------------------------
 
 
 def points_of(t: Tape, sent: Line) -> dict[str, Line]:
@@ -357,7 +357,7 @@ def test_each_write_is_looked_at_once_and_each_result_too(tape: Tape, by_call: b
 def test_points_that_name_no_call_are_counted(tape: Tape, data: st.DataObject) -> None:
     for line in tape.all("point.reached"):
         line["data"]["detail"] = None
-    remote = [x for x in tape.all("effect.received")]
+    remote = list(tape.all("effect.received"))
     local = [view for view in effects_of(tape) if view["tool"] not in WRITES]
     held(tape, "effect-in-order")
     dispatches = reached(tape, "tool.dispatch.stored")
@@ -374,7 +374,9 @@ def kill_beside(tape: Tape, line: Line) -> Line:
 
 
 @SOME
-@given(plays(must=("charge",), tools=(), deaths=0, texts=1), st.sampled_from(["tool.intent.stored", "tool.dispatch.stored"]))
+@given(
+    plays(must=("charge",), tools=(), deaths=0, texts=1), st.sampled_from(["tool.intent.stored", "tool.dispatch.stored"])
+)
 def test_who_was_killed_between_two_points_may_have_stored_without_a_word(tape: Tape, point: str) -> None:
     tape.drop(*reached(tape, point))
     assert result(tape, "effect-in-order").status == "violated"
@@ -399,7 +401,7 @@ def test_a_target_without_points_shows_nothing_of_its_order(tape: Tape) -> None:
     not_examined(tape, "effect-in-order")
 
 
-# Killed at its intent ---------------------------------------------------------------------------------------------------
+# Killed at its intent -----------------------------------------------------------------------------------------------
 
 
 @BREACHES.of("not-started-is-called-once", UNSTARTED, "done-means-done")
@@ -437,7 +439,7 @@ def test_only_who_died_at_the_intent_itself_and_was_left_alone_is_judged(tape: T
     not_examined(tape, "not-started-is-called-once")
 
 
-# A stored result --------------------------------------------------------------------------------------------------------
+# A stored result ----------------------------------------------------------------------------------------------------
 
 STORED = plays(must=("charge",), tools=("read",), deaths=0)
 
@@ -497,7 +499,7 @@ def test_results_of_reads_promise_nothing_to_the_world(tape: Tape) -> None:
     not_examined(tape, "stored-result-reused")
 
 
-# What is shown of an unknown operation ----------------------------------------------------------------------------------
+# What is shown of an unknown operation ------------------------------------------------------------------------------
 
 
 @BREACHES.of("unknown-operation-shown", UNKNOWN)
@@ -508,7 +510,7 @@ def a_field_is_missing(t: Tape, pick: Pick) -> Witnesses:
     return t.get("effect.received", key=effect["idempotency_key"]), t.final
 
 
-@BREACHES.of("unknown-operation-shown", calling(*BLIND, "charge"))
+@BREACHES.of("unknown-operation-shown", calling(*BLIND, "charge"), "done-means-done")
 def a_write_that_happened_is_not_shown(t: Tape, pick: Pick) -> Witnesses:
     applied = pick(t.all("effect.applied"))
     effect = effects_of(t, idempotency_key=applied["data"]["key"])[0]
@@ -517,7 +519,7 @@ def a_write_that_happened_is_not_shown(t: Tape, pick: Pick) -> Witnesses:
     return applied, t.final
 
 
-@BREACHES.of("unknown-operation-shown", calling(*BLIND, "charge"))
+@BREACHES.of("unknown-operation-shown", calling(*BLIND, "charge"), "done-means-done")
 def no_effect_is_shown_at_all(t: Tape, pick: Pick) -> Witnesses:
     for session in t.final["data"]["sessions"].values():
         session["effects"] = []
@@ -551,7 +553,7 @@ def test_an_operation_of_which_nothing_can_be_checked_needs_to_show_no_checks(ta
     held(tape, "unknown-operation-shown")
 
 
-# An unknown effect and its turn -----------------------------------------------------------------------------------------
+# An unknown effect and its turn -------------------------------------------------------------------------------------
 
 
 @BREACHES.of("unknown-outlives-its-turn", UNKNOWN)
@@ -563,13 +565,12 @@ def its_turn_never_ends(t: Tape, pick: Pick) -> Witnesses:
     return t.get("effect.received", key=effect["idempotency_key"]), t.final
 
 
-@BREACHES.of("unknown-outlives-its-turn", UNKNOWN, "late-receipt-added")
+@BREACHES.of("unknown-outlives-its-turn", UNKNOWN)
 def its_result_is_made_up(t: Tape, pick: Pick) -> Witnesses:
     effect = pick(effects_of(t, state="outcome_unknown"))
-    scene_view = next(v for v in t.final["data"]["sessions"].values() if effect in v["effects"])
-    t.again(t.final, t.get("case.settled"), when="before")
-    item = next(each for each in scene_view["transcript"] if each["call_id"] == effect["call_id"])
-    item["placeholder"] = False
+    for view in everywhere(t):
+        for item in [item for item in view["transcript"] if item["call_id"] == effect["call_id"]]:
+            item["placeholder"] = False
     return t.get("effect.received", key=effect["idempotency_key"]), t.final
 
 
@@ -593,7 +594,7 @@ def test_a_turn_may_end_in_any_way_and_a_late_receipt_is_no_made_result(tape: Ta
     held(tape, "unknown-outlives-its-turn")
 
 
-# A tool's own word ------------------------------------------------------------------------------------------------------
+# A tool's own word --------------------------------------------------------------------------------------------------
 
 
 @BREACHES.of("tools-own-word-counts-nothing", calling("note_plugin", deaths=0), "unknown-never-resent")
@@ -630,7 +631,7 @@ def test_where_nothing_was_called_no_implementation_is_asked_for(tape: Tape) -> 
     not_examined(tape, "tools-own-word-counts-nothing")
 
 
-# A late receipt ---------------------------------------------------------------------------------------------------------
+# A late receipt -----------------------------------------------------------------------------------------------------
 
 
 def placeholder_of(view: dict[str, Any]) -> dict[str, Any]:
@@ -638,23 +639,20 @@ def placeholder_of(view: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-@BREACHES.of("late-receipt-added", late_receipts())
+@BREACHES.of("late-receipt-added", late_receipts(), "transcript-append-only", "results-match-their-calls")
 def the_placeholder_is_rewritten(t: Tape, pick: Pick) -> Witnesses:
     placeholder_of(t.view()).update(pick([{"text": f"{PLACEHOLDER}!"}, {"complete": False}, {"call_id": "call_other"}]))
     return t.get("snapshot.taken", when="before"), t.final
 
 
-BREACHES.rows[-1].__dict__.update(beside=("transcript-append-only", "results-match-their-calls"))
-
-
-@BREACHES.of("late-receipt-added", late_receipts(), "transcript-append-only")
+@BREACHES.of("late-receipt-added", late_receipts(), "transcript-append-only", "results-match-their-calls")
 def the_placeholder_is_taken_away(t: Tape, pick: Pick) -> Witnesses:
     view = t.view()
     view["transcript"] = [item for item in view["transcript"] if not item["placeholder"]]
     return pick([t.get("snapshot.taken", when="before"), None]), t.final
 
 
-@BREACHES.of("late-receipt-added", late_receipts(), "results-match-their-calls")
+@BREACHES.of("late-receipt-added", late_receipts(), "results-match-their-calls", "finished-stays-finished")
 def the_placeholder_is_told_again(t: Tape, pick: Pick) -> Witnesses:
     told = next(x for x in t.all("provider.request") if "rcpt_1" in str(x))
     at = t.again(told, pick(after(t, told)), n=900, attempt=None)
@@ -688,7 +686,7 @@ def test_a_placeholder_that_is_seen_once_cannot_have_changed(tape: Tape) -> None
     not_examined(tape, "late-receipt-added")
 
 
-# Done means done --------------------------------------------------------------------------------------------------------
+# Done means done ----------------------------------------------------------------------------------------------------
 
 DONE = calling("charge", "mail", "order", tools=("read", "charge"), deaths=0)
 
@@ -700,7 +698,7 @@ def the_world_never_applied_it(t: Tape, pick: Pick) -> Witnesses:
     return t.get("effect.received", key=applied["data"]["key"]), t.final
 
 
-@BREACHES.of("done-means-done", DONE)
+@BREACHES.of("done-means-done", DONE, "usage-equals-billed", "totals-can-be-rebuilt")
 def the_last_reply_was_never_sent_to_its_end(t: Tape, pick: Pick) -> Witnesses:
     billed = t.get("provider.billed", -1)
     session = next(name for name, v in t.final["data"]["sessions"].items() if _attempt(billed) in _attempts(v))
@@ -710,9 +708,6 @@ def the_last_reply_was_never_sent_to_its_end(t: Tape, pick: Pick) -> Witnesses:
     heard = [x for x in t.all("client.heard", outcome="ok") if x["data"]["body"].get("work_id") == work["work_id"]]
     assert given["consumed"]
     return heard[0], t.final
-
-
-BREACHES.rows[-1].__dict__.update(beside=("usage-equals-billed", "totals-can-be-rebuilt"))
 
 
 def _attempt(billed: Line) -> str:
@@ -763,7 +758,7 @@ def test_effects_without_a_key_or_inside_the_workspace_are_not_looked_for_in_the
     held(tape, "done-means-done")
 
 
-# All of them ------------------------------------------------------------------------------------------------------------
+# All of them --------------------------------------------------------------------------------------------------------
 
 
 @BREACHES.each

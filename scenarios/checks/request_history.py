@@ -197,6 +197,7 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
     for name, session in e.final.sessions.items():
         served = [r for r in e.requests if (owner := e.input_of(r)) is not None and owner.session == name]
         cut = [r for r in served if r.billed is not None and not r.complete]
+        whole = {item.text for item in session.transcript if item.kind == "assistant" and item.complete}
         for item in session.transcript:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue
@@ -204,7 +205,7 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             if not source:
                 continue
             found.verify(
-                _marked(served[-1], item.text),
+                _marked(served[-1], item.text, whole),
                 f"{name}: the interrupted reply {item.text[:40]!r} is told with a mark",
                 f"request {served[-1].n} tells it without one, or not at all",
                 since=source[-1].billed,
@@ -212,12 +213,11 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             )
 
 
-def _marked(request: Request, text: str) -> bool:
+def _marked(request: Request, text: str, whole: set[str]) -> bool:
+    """Whether the request tells this text with a mark of its own, or by itself with a note somewhere behind it. A whole
+    reply that begins with the same words is none of it."""
     noted = any(message.get("role") == "system" for message in request.messages[1:])
-    return any(
-        (told.startswith(text) and (told != text or noted)) or (text in told and not told.startswith(text))
-        for told in request.texts("assistant")
-    )
+    return any(noted if told == text else text in told and told not in whole for told in request.texts("assistant"))
 
 
 @check(

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from scenarios.case import Reply, Script
 from scenarios.checks import request_history
+from scenarios.checks.request_history import REPAIR_ENDS
 from scenarios.world.strict import problems
 from tests.scenarios.checks.builder import PLACEHOLDER, Line, Scene, Tape, call, replies, turn
 from tests.scenarios.checks.plays import (
@@ -228,11 +229,11 @@ def test_without_a_request_nothing_is_said_of_requests() -> None:
 # The order of users' messages -----------------------------------------------------------------------------------------
 
 
-@BREACHES.of("user-messages-in-order", queued(deaths=0), *OTHERS)
+@BREACHES.of("user-messages-in-order", queued(inputs=3, deaths=0))
 def two_messages_change_places(t: Tape, pick: Pick) -> Witnesses:
     line = t.get("provider.request", -1)
     users = [m for m in messages(line) if m["role"] == "user"]
-    first, second = users[0], pick(users[1:])
+    first, second = users[0], pick(users[1:-1])
     first["content"], second["content"] = second["content"], first["content"]
     since = t.get("client.heard", call=t.get("client.invoked", text=second["content"])["data"]["call"])
     return since, line
@@ -522,12 +523,11 @@ def cut_off(t: Tape) -> Line:
     return t.get("provider.billed", complete=False)
 
 
-@BREACHES.of("partial-told-and-marked", CUT, "history-told-as-stored", "retry-is-a-new-attempt")
+@BREACHES.of("partial-told-and-marked", CUT, "request-acceptable")
 def the_piece_is_told_as_whole(t: Tape, pick: Pick) -> Witnesses:
     line, told = told_partial(t)
     told["content"] = told["content"].removesuffix(" [interrupted]")
     messages(line)[:] = [m for m in messages(line) if m["role"] != "system"]
-    messages(line).append({"role": "user", "content": "and?"}) if messages(line)[-1]["role"] == "assistant" else None
     return cut_off(t), line
 
 
@@ -692,10 +692,10 @@ def the_repair_dispatches_a_call_of_its_own(t: Tape, pick: Pick) -> Witnesses:
     return taken, fresh_write(t, moved, taken["data"]["work"], effect["idempotency_key"])
 
 
-@BREACHES.of("repair-runs-nothing", OF_ALPHA, *WRITTEN, *ASKED)
+@BREACHES.of("repair-runs-nothing", OF_ALPHA, *WRITTEN)
 def a_repair_that_comes_to_no_end_writes(t: Tape, pick: Pick) -> Witnesses:
     taken, line = inside(t, pick)
-    t.drop(*[x for x in t.all("point.reached") if x["t_ns"] > taken["t_ns"]])
+    t.drop(*[x for end in REPAIR_ENDS for x in reached(t, end) if x["t_ns"] > taken["t_ns"]])
     return taken, fresh_write(t, line, taken["data"]["work"], "k_made_up")
 
 

@@ -179,36 +179,34 @@ def streamed_count_is_a_watermark(e: Evidence, found: Findings) -> None:
     needs=("final",),
 )
 def totals_can_be_rebuilt(e: Evidence, found: Findings) -> None:
+    billed = e.history.of("provider.billed")
+    named = [record for record in billed if record.get("attempt")]
     for name, session in e.final.sessions.items():
-        if session.totals is None or not session.attempts:
+        totals = session.totals
+        if totals is None or not session.attempts:
             continue
         known = [each for each in session.attempts if each.state == "known"]
-        sums = tuple(sum(getattr(each, name) or 0 for each in known) for name in COUNTS)
-        unknown = len(session.attempts) - len(known)
-        found.verify(
-            all(
-                getattr(session.totals, n) == said for n, said in zip(COUNTS, sums, strict=True) if _told(session.totals, n)
-            )
-            and session.totals.known_attempts == len(known)
-            and session.totals.unknown_attempts == unknown,
-            f"{name}: {sums} tokens of {len(known)} known attempts, {unknown} unknown",
-            f"the totals say {_counts(session.totals)} of {session.totals.known_attempts} known, "
-            f"{session.totals.unknown_attempts} unknown",
-            since=e.history.of("provider.billed")[-1] if e.history.of("provider.billed") else None,
-            at=e.final_record,
-        )
+        told = [count for count in COUNTS if _told(totals, count)]
+        sums = [sum(getattr(each, count) or 0 for each in known) for count in told]
+        rebuilt = sums, len(known), len(session.attempts) - len(known)
+        says = [getattr(totals, count) for count in told], totals.known_attempts, totals.unknown_attempts
         mine = {each.attempt for each in session.attempts}
-        named = [record for record in e.history.of("provider.billed") if record.get("attempt")]
-        paid = [record for record in named if record["attempt"] in mine]
-        if not named:
-            continue  # the provider cannot tell whose tokens it billed
+        paid = [record for record in named if record["attempt"] in mine] if named else billed
         found.verify(
-            _counts(session.totals)[2] <= sum(_counts(record)[2] for record in paid),
-            f"{name}: no more output than the provider billed for these attempts",
-            f"the totals say {_counts(session.totals)[2]} output tokens",
+            says == rebuilt,
+            "{}: {} tokens of {} known attempts, {} unknown".format(name, *rebuilt),
+            "the totals say {} of {} known, {} unknown".format(*says),
             since=paid[-1] if paid else None,
             at=e.final_record,
         )
+        if named:  # else the provider cannot tell whose tokens it billed
+            found.verify(
+                _counts(totals)[2] <= sum(_counts(record)[2] for record in paid),
+                f"{name}: no more output than the provider billed for these attempts",
+                f"the totals say {_counts(totals)[2]} output tokens",
+                since=paid[-1] if paid else None,
+                at=e.final_record,
+            )
 
 
 @check(

@@ -127,7 +127,8 @@ class Scene:
 
     def mark(self, kind: str, **data: Any) -> Line:
         self.now += MS
-        line = {"t_ns": self.now, "kind": kind, "data": json.loads(json.dumps(data))}
+        nested = any(isinstance(value, dict | list | tuple) for value in data.values())
+        line = {"t_ns": self.now, "kind": kind, "data": json.loads(json.dumps(data)) if nested else data}
         self.lines.append(line)
         return line
 

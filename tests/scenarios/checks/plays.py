@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -19,7 +20,8 @@ from hypothesis import strategies as st
 from faults.catalogue import POINTS
 from reports.model import CheckResult
 from scenarios.case import Reply
-from scenarios.checks import CHECKS, Check, accepting, effects, judge, request_history, usage
+from scenarios.checks import CHECKS, Check, Evidence, accepting, effects, judge, request_history, usage
+from scenarios.history import History
 from tests.scenarios.checks.builder import Line, Scene, Tape, call, replies
 
 READS = ("read", "grep")
@@ -34,9 +36,30 @@ DEADLY = sorted(
 )
 
 _BASE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-FEW = settings(_BASE, max_examples=5)
-SOME = settings(_BASE, max_examples=8)
-MANY = settings(_BASE, max_examples=20)
+FEW = settings(_BASE, max_examples=4)
+SOME = settings(_BASE, max_examples=6)
+MANY = settings(_BASE, max_examples=16)
+
+_SCALES = {size: st.integers(1, size) for size in range(1, 5)}
+_COUNT, _BOOL = st.integers(0, 1), st.booleans()
+_OUTCOME = st.sampled_from(["ok", "unknown"])
+_DEATHS = {
+    size: st.dictionaries(
+        st.builds("{}#{}".format, st.sampled_from(DEADLY), _SCALES[3]), st.sampled_from(["worker", "both"]), max_size=size
+    )
+    for size in range(5)
+}
+
+
+@cache
+def _some(values: tuple[str, ...]) -> st.SearchStrategy[str]:
+    return st.sampled_from(values)
+
+
+@cache
+def _two(values: tuple[str, ...]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(values), max_size=2) if values else st.just([])
+
 
 Witnesses = tuple[Line | None, Line | None]
 Pick = Callable[[Sequence[Any]], Any]
@@ -63,30 +86,27 @@ def plays(
     it may die, anywhere. equal: whether two calls may bear the same arguments. words: how many the last reply has at least.
     """
     numbers = iter(range(1000))
-    number = st.integers(0, 1) if equal else st.builds(lambda: next(numbers))
     script: dict[str, tuple[Reply, ...]] = {}
-    for text in ("alpha", "beta", "gamma")[: draw(st.integers(1, texts))]:
-        wanted = list(must) if text == "alpha" else []
-        wanted += draw(st.lists(st.sampled_from(tools), max_size=2)) if tools else []
+    for text in ("alpha", "beta", "gamma")[: draw(_SCALES[texts])]:
+        wanted = [*(must if text == "alpha" else ()), *draw(_two(tools))]
         steps = []
         while wanted:
-            size = draw(st.integers(1, 2))
-            calls = tuple(call(tool, n=draw(number)) for tool in wanted[:size])
-            said = draw(st.sampled_from(["", f"thinking of {text} {len(steps)}"]))
-            steps.append(Reply(text=said, calls=calls, usage=draw(st.sampled_from(usage))))
+            size = draw(_SCALES[2])
+            calls = tuple(call(tool, n=draw(_COUNT) if equal else next(numbers)) for tool in wanted[:size])
+            said = f"thinking of {text} {len(steps)}" if draw(_BOOL) else ""
+            steps.append(Reply(text=said, calls=calls, usage=draw(_some(usage))))
             wanted = wanted[size:]
-        last = " ".join(f"{text}{i}" for i in range(draw(st.integers(words, words + 2))))
-        script[text] = (*steps, Reply(text=last, usage=draw(st.sampled_from(usage))))
-    addresses = st.tuples(st.sampled_from(DEADLY), st.integers(1, 3)).map(lambda a: f"{a[0]}#{a[1]}")
-    die = draw(st.dictionaries(addresses, st.sampled_from(["worker", "both"]), max_size=deaths))
+        last = " ".join(f"{text}{i}" for i in range(words - 1 + draw(_SCALES[3])))
+        script[text] = (*steps, Reply(text=last, usage=draw(_some(usage))))
+    die = draw(_DEATHS[deaths])
     scene = Scene(script, die={**die, **dict.fromkeys(kills, "worker")})
-    names = [f"s{i + 1}" for i in range(draw(st.integers(1, sessions)))]
+    names = [f"s{i + 1}" for i in range(draw(_SCALES[sessions]))]
     for name in names:
         scene.open(name)
     for i, text in enumerate(script):
-        session, heard = names[i % len(names)], draw(st.sampled_from(["ok", "unknown"]))
+        session, heard = names[i % len(names)], draw(_OUTCOME)
         scene.send(f"r{i}", text, session, outcome=heard)
-        if heard == "unknown" or draw(st.booleans()):
+        if heard == "unknown" or draw(_BOOL):
             scene.send(f"r{i}", text, session)
     return scene.run().tape()
 
@@ -97,9 +117,7 @@ def queued(draw: st.DrawFn, *, inputs: int = 2, deaths: int = 2, same: bool = Fa
     texts = [TEXTS[0] if same else text for text in TEXTS[: draw(st.integers(inputs, 4))]]
     steps = st.lists(st.builds(lambda n: call("read", n=n), st.integers(0, 5)), max_size=1)
     script = {text: replies(*draw(steps), last=f"on {text}") for text in texts}
-    addresses = st.tuples(st.sampled_from(DEADLY), st.integers(1, 3)).map(lambda a: f"{a[0]}#{a[1]}")
-    die = draw(st.dictionaries(addresses, st.sampled_from(["worker", "both"]), max_size=deaths))
-    scene = Scene(script, die=die)
+    scene = Scene(script, die=draw(_DEATHS[deaths]))
     scene.open()
     for i, text in enumerate(texts):
         scene.send(f"r{i}", text)
@@ -118,12 +136,12 @@ MINE = of_area(accepting, effects, request_history, usage)
 
 
 def results(tape: Tape, checks: Sequence[Check] = MINE) -> dict[str, CheckResult]:
-    evidence = tape.evidence()
+    evidence = Evidence(History.join(tape.lines), tape.case)
     return {each.name: judge(evidence, each) for each in checks}
 
 
 def result(tape: Tape, name: str) -> CheckResult:
-    return judge(tape.evidence(), CHECKS[name])
+    return results(tape, [CHECKS[name]])[name]
 
 
 def held(tape: Tape, name: str) -> CheckResult:

@@ -188,13 +188,13 @@ def _of_no_liar(t: Tape, sent: Line) -> bool:
     return not effects_of(t, idempotency_key=sent["data"]["key"], tool="note_plugin")
 
 
-@BREACHES.of("unknown-never-resent", calling("charge", tools=("read",)), "effect-in-order")
+@BREACHES.of("unknown-never-resent", calling("charge", tools=("read",)), "effect-in-order", "repair-runs-nothing")
 def a_charge_is_sent_again_under_a_new_key(t: Tape, pick: Pick) -> Witnesses:
     last = last_sending(t, receiver="keyed")
     return last, t.again(last, last, n=900, key=pick(["k_new", "", "k_other"]))
 
 
-@BREACHES.of("unknown-never-resent", calling("charge", tools=("read",)), "effect-in-order")
+@BREACHES.of("unknown-never-resent", calling("charge", tools=("read",)), "effect-in-order", "repair-runs-nothing")
 def a_charge_is_sent_again_without_its_key(t: Tape, pick: Pick) -> Witnesses:
     last = last_sending(t, receiver="keyed")
     return last, t.again(last, last, n=900, key=None)

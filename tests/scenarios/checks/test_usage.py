@@ -459,14 +459,22 @@ def test_a_ledger_that_says_nothing_of_a_stream_shows_no_watermark(tape: Tape) -
 # Totals ---------------------------------------------------------------------------------------------------------------
 
 
-def totals(t: Tape) -> list[dict[str, Any]]:
-    return [view["totals"] for view in t.final["data"]["sessions"].values() if view["attempts"]]
+def totalled(t: Tape) -> list[dict[str, Any]]:
+    """The sessions of the final snapshot that have totals of something."""
+    return [view for view in t.final["data"]["sessions"].values() if view["attempts"]]
+
+
+def last_bill(t: Tape, view: dict[str, Any]) -> Line:
+    """The last that the provider billed for a session."""
+    mine = {row["attempt"] for row in view["attempts"]}
+    return [line for line in t.all("provider.billed") if line["data"]["attempt"] in mine][-1]
 
 
 @BREACHES.of("totals-can-be-rebuilt", plays())
 def a_total_is_wrong(t: Tape, pick: Pick) -> Witnesses:
-    pick(totals(t))[pick([*COUNTS, "known_attempts", "unknown_attempts"])] += pick([1, -1])
-    return t.get("provider.billed", -1), t.final
+    view = pick(totalled(t))
+    view["totals"][pick([*COUNTS, "known_attempts", "unknown_attempts"])] += pick([1, -1])
+    return last_bill(t, view), t.final
 
 
 @BREACHES.of("totals-can-be-rebuilt", plays(must=("read",), usage=("last",), deaths=0))
@@ -476,23 +484,22 @@ def one_receipt_is_counted_twice(t: Tape, pick: Pick) -> Witnesses:
     for name in COUNTS:
         view["totals"][name] += twice[name]
     view["totals"]["known_attempts"] += 1
-    return t.get("provider.billed", -1), t.final
+    return last_bill(t, view), t.final
 
 
 @BREACHES.of("totals-can-be-rebuilt", RETRIED)
 def what_is_unknown_is_hidden(t: Tape, pick: Pick) -> Witnesses:
-    pick([each for each in totals(t) if each["unknown_attempts"]])["unknown_attempts"] = 0
-    return t.get("provider.billed", -1), t.final
+    view = pick([view for view in totalled(t) if view["totals"]["unknown_attempts"]])
+    view["totals"]["unknown_attempts"] = 0
+    return last_bill(t, view), t.final
 
 
 @BREACHES.of("totals-can-be-rebuilt", plays(usage=("last",), deaths=0), "usage-equals-billed")
 def more_than_the_provider_billed(t: Tape, pick: Pick) -> Witnesses:
     row = pick(ledger(t, state="known"))
     row["output_tokens"] += 1
-    view = next(view for view in t.final["data"]["sessions"].values() if row in view["attempts"])
     rebuild(t)
-    mine = {each["attempt"] for each in view["attempts"]}
-    return [x for x in t.all("provider.billed") if x["data"]["attempt"] in mine][-1], t.final
+    return last_bill(t, next(view for view in totalled(t) if row in view["attempts"])), t.final
 
 
 @SOME
@@ -512,7 +519,7 @@ def test_each_session_has_totals_of_its_own(tape: Tape, hidden: bool) -> None:
             view["totals"] = None
         not_examined(tape, "totals-can-be-rebuilt")
     else:
-        assert held(tape, "totals-can-be-rebuilt").examined == 2 * len(totals(tape))
+        assert held(tape, "totals-can-be-rebuilt").examined == 2 * len(totalled(tape))
 
 
 # A late receipt -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Input, Request
+from scenarios.checks.evidence import Evidence, Input, Request, detail
 from scenarios.history import Record
 
 
@@ -18,7 +18,10 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
         session = e.session(each.session)
         held = session is not None and (
             any(view.request_id == each.request_id for view in session.inputs)
-            or any(item.kind == "user" and item.text == each.text for item in session.transcript)
+            or any(
+                item.kind == "user" and item.text == each.text and item.request_id in {None, each.request_id}
+                for item in session.transcript
+            )
         )
         found.verify(
             held,
@@ -29,7 +32,7 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
         )
         if e.controlled(each.session) or e.excused(each):
             continue
-        asked = any(each.text in request.texts("user") for request in e.requests)
+        asked = any(each.text in request.texts("user") and _may_serve(e, request, each.session) for request in e.requests)
         found.verify(
             asked,
             f"{each.session}: the model is asked to serve {each.request_id}",
@@ -37,6 +40,11 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
             since=accepted,
             at=None,
         )
+
+
+def _may_serve(e: Evidence, request: Request, session: str) -> bool:
+    owner = e.input_of(request)
+    return owner is None or owner.session == session
 
 
 @check(
@@ -69,6 +77,8 @@ def resend_hears_the_same(e: Evidence, found: Findings) -> None:
     for each in e.inputs:
         for answer in each.answers[1:]:
             first, again = ({k: _of(a, k) for k in ("input", "work_id")} for a in (each.answers[0], answer))
+            if not any(first.values()) and not any(again.values()):
+                continue  # a target that names neither says nothing that could differ
             found.verify(
                 first == again,
                 f"{each.session}: {each.request_id} is still {first}",
@@ -111,8 +121,9 @@ def input_appended_once(e: Evidence, found: Findings) -> None:
     for request in e.requests:
         owner = e.input_of(request)
         texts = request.texts("user")
+        inputs = [each for each in e.inputs if each.invoked.seq < request.record.seq]
         for text in dict.fromkeys(texts):
-            sent = [each for each in e.inputs if each.text == text and (not owner or each.session == owner.session)]
+            sent = [each for each in inputs if each.text == text and (not owner or each.session == owner.session)]
             if sent:
                 found.verify(
                     texts.count(text) <= len(sent),
@@ -151,14 +162,13 @@ def _compare_order(e: Evidence, found: Findings, first: Input, accepted: Record,
     if not begun or _turn_begun(e, first, begun[0]) or e.excused(first):
         return
     own = e.requests_of(first)
-    stopped = any(
-        command.action in {"stop", "quit"} and command.invoked.seq < begun[0].record.seq
-        for command in e.commands_of(first.session)
-    )
-    if not own and stopped:
-        return
+    in_order = bool(own) and own[0].record.seq < begun[0].record.seq
+    actions = [c.action for c in e.commands_of(first.session) if c.invoked.seq < begun[0].record.seq]
+    stopped = not own and {"stop", "quit"} & set(actions)
+    if not in_order and (stopped or actions[-1:] == ["pause"]):
+        return  # a user held the first one back
     found.verify(
-        bool(own) and own[0].record.seq < begun[0].record.seq,
+        in_order,
         f"{first.session}: {first.request_id} is begun first, since it was accepted before {later.request_id} was sent",
         f"request {begun[0].n} serves {later.request_id} first",
         since=accepted,
@@ -186,7 +196,10 @@ def late_resend_undoes_no_stop(e: Evidence, found: Findings) -> None:
             stop = hold.command.action in {"stop", "quit"}
             if not stop or not resends or not e.known_before(each, hold.command.invoked.seq):
                 continue
-            asked = [request for request in e.requests_of(each) if request.record.seq > resends[0].seq]
+            stored = {detail(r).get("attempt") for r in e.reached_at("attempt.stored") if r.seq < hold.since.seq}
+            crossed = stored - {None}  # on their way already when the Stop was acknowledged
+            after = [request for request in e.requests_of(each) if request.record.seq > resends[0].seq]
+            asked = [request for request in after if request.attempt not in crossed]
             found.verify(
                 not asked,
                 f"{each.session}: {each.request_id} stays stopped, though it is sent again",

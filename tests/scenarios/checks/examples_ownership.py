@@ -112,7 +112,7 @@ def it_acts_without_a_claim(t: Tape) -> Witnesses:
 @breaks("owner-claims-first")
 def a_recycled_pid_goes_on(t: Tape) -> Witnesses:
     t.drop(t.get("point.reached", point="recovery.ownership.taken"))
-    return t.get("process.started", role="worker", life=2), t.get("point.reached", point="tool.dispatch.stored")
+    return t.get("process.started", role="worker", life=2), t.get("point.reached", point="recovery.repair.written")
 
 
 @breaks("live-owner-kept")

@@ -239,9 +239,13 @@ def _surroundings(history: History) -> Iterator[Seen]:
 
 
 def _users(history: History) -> Iterator[Seen]:
+    # A program that reads its input between two turns accepts one long after its user has stopped waiting for the answer.
+    late = {record["data"].get("accepted") for record in history.of("client.event") if record["type"] == "accepted"}
     for record in history.of("client.invoked"):
+        if record["op"] == "snapshot":
+            continue
         heard = history.heard.get(record["call"])
-        if record["op"] != "snapshot" and heard is not None and _answered(heard):
+        if (heard is not None and _answered(heard)) or (record["op"] == "send" and record.get("request_id") in late):
             yield Seen(record.seq, _act(record["op"], record.data))
     closed = history.of("case.closed")
     over = closed[0].seq if closed else len(history.records)

@@ -352,6 +352,17 @@ def test_an_act_is_heard_also_if_the_answer_is_no() -> None:
     assert changed(a_case(PAUSE), "client.heard", outcome="failed", status=409).missing == []
 
 
+@pytest.mark.parametrize(("accepted", "counts"), [("r9", True), ("r8", False)])
+def test_an_input_that_was_accepted_late_was_accepted(accepted: str, counts: bool) -> None:
+    case = a_case(User(step={"do": "send", "session": "s1", "request": "r9", "text": "more"}))
+    honest = Honest(case)
+    heard = next(line for line in honest.lines if line["kind"] == "client.heard")
+    heard["data"].update(outcome="unknown", status=None)
+    told = {"client": "user", "session": "", "event": None, "type": "accepted", "data": {"accepted": accepted}}
+    honest.lines.append({"t_ns": heard["t_ns"], "kind": "client.event", "data": told})
+    assert (vacuity.evidence(case, honest.history).missing == []) is counts
+
+
 def test_what_happened_before_the_address_was_reached_is_not_of_the_plan() -> None:
     case = a_case(MoveClock(by_s=5.0))
     honest = Honest(case)

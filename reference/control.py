@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from faults.probe import reach
-from reference import projection, transcript
+from reference import intake, projection, transcript
 from reference.model import Refused
 from reference.store import Row, Store, Tx
 
@@ -39,6 +39,8 @@ def apply(store: Store, session: str, action: str, version: int | None = None) -
     reach("control.received", None, {"session": session, "action": action})
     with store.write() as tx:
         _current(tx, session, version)
+        if action == "stop":
+            intake.admit_arriving(tx, store, session)
         answer = _apply(tx, session, action)
     reach("control.stored", None, {"session": session, "action": action})
     return answer
@@ -48,6 +50,7 @@ def quit(store: Store) -> dict[str, Any]:
     """Store a user's stop for every unfinished work, and ask app and workers to exit (INT-6)."""
     reach("control.received", None, {"action": "quit"})
     with store.write() as tx:
+        intake.admit_arriving(tx, store)
         rows = tx.all("SELECT work_id, session FROM works WHERE state NOT IN ('done', 'cancelled') ORDER BY place")
         for session in dict.fromkeys(row["session"] for row in rows):
             _apply(tx, session, "stop")

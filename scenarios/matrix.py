@@ -43,6 +43,7 @@ def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:
         if (target.sends_controls or not each.controls)
         and each.needs <= target.abilities
         and all(fits(target, line.at) for line in each.plan)
+        and possible(target, each.plan)
     ]
 
 
@@ -59,6 +60,8 @@ def possible(target: Target, plan: Iterable[Fault]) -> bool:
         if op.do == "user" and op.step["do"] not in ("send",) and not target.sends_controls:
             return False
         if op.do == "clock" and not target.has_clock:
+            return False
+        if op.do == "await" and not fits(target, op.at):
             return False
     return True
 

@@ -130,9 +130,7 @@ def _apply(tx: Tx, session: str, action: str) -> dict[str, Any]:
 
 def _settle(tx: Tx, work: Row, desired: str) -> None:
     """Bring a work that nobody owns to the state that the user wants."""
-    turn = transcript.open_turn(tx, work["work_id"]) if desired != "run" else None
-    if turn is not None:
-        close_for(tx, turn, desired)
+    close_for(tx, work["work_id"], desired)
     tx.run(
         "UPDATE works SET state = ?, reason_code = ?, reason = NULL, parked = 0, tries = 0, next_try_at = NULL"
         " WHERE work_id = ?",
@@ -143,13 +141,26 @@ def _settle(tx: Tx, work: Row, desired: str) -> None:
     projection.work_event(tx, work["work_id"])
 
 
-def close_for(tx: Tx, turn: Row, desired: str) -> None:
-    """Close a running turn because the user wants its work paused or cancelled."""
-    if desired == "cancelled":
-        transcript.break_off(tx, turn, "cancelled")
-        tell(tx, turn, "stopped", "The user stopped the request above before it was finished; do not go on with it.")
-    else:
+_STOPPED = "The user stopped the request above before it was finished; do not go on with it."
+
+
+def close_for(tx: Tx, work_id: str, desired: str) -> None:
+    """Close what is open of a work because its user wants it paused or cancelled.
+
+    The turn of a cancelled one may have been set aside before, by a pause or by a newer input: it is told to the model as
+    stopped all the same, so that nobody takes its request for a new one (C04).
+    """
+    turn = transcript.open_turn(tx, work_id)
+    if turn is not None and desired == "paused":
         transcript.set_aside(tx, turn)
+    elif turn is not None and desired == "cancelled":
+        transcript.break_off(tx, turn, "cancelled")
+        tell(tx, turn, "stopped", _STOPPED)
+    elif desired == "cancelled":
+        last = transcript.last_turn(tx, work_id)
+        if last is not None and last["state"] == "interrupted":
+            transcript.close_calls(tx, last)
+            tell(tx, last, "stopped", _STOPPED)
 
 
 def tell(tx: Tx, turn: Row, what: str, text: str) -> None:

@@ -581,6 +581,16 @@ _MET: tuple[Scenario, ...] = (
         plan=(_at("provider.request.received#1", Answer(do="answer", how="error", status=400)),),
     ),
     Scenario(
+        "met-paused-then-stopped",
+        "met before",
+        "the first input is paused before any output and then stopped, and a second one follows",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and now": (_say("Now nothing."),)}),
+        (*_one_input("mail her"), SettleStep(), Control(action="stop"), Send(request="r2", text="and now")),
+        faults=(),
+        plan=(_at("turn.begun#1", _PAUSE),),
+        controls=True,
+    ),
+    Scenario(
         "met-result-not-stored",
         "met before",
         "a tool has run and storing its result fails once",
@@ -611,8 +621,8 @@ _MET: tuple[Scenario, ...] = (
         faults=(),
         plan=(
             _at("attempt.stored#1", Kill(), Start(role="worker")),
-            _at("event.sent#11", _awaits("turn.committed#1"), Kill(), Start(role="app")),
-            _at("turn.committed#1", _awaits("event.sent#11"), Kill(), Start(role="worker")),
+            _at("event.sent#9", _awaits("turn.committed#1"), Kill(), Start(role="app")),
+            _at("turn.committed#1", _awaits("event.sent#9"), Kill(), Start(role="worker")),
         ),
     ),
     Scenario(
@@ -630,11 +640,18 @@ _MET: tuple[Scenario, ...] = (
     Scenario(
         "met-came-back",
         "met before",
-        "the client's event stream is cut, the run ends, and the client comes back with its last number, then as a new page",
+        "a client's event stream is cut, the run ends, and the client comes back with its last number, then as a new page",
         Script(replies={"please mail": (_calls(MAIL, text="On it."), _say("All done."))}),
-        (*_one_input("please mail"), SettleStep(), Watch(do="unwatch"), Watch(do="watch", anew=True)),
+        (
+            *_one_input("please mail"),
+            SettleStep(),
+            Watch(do="watch"),
+            SettleStep(),
+            Watch(do="unwatch"),
+            Watch(do="watch", anew=True),
+        ),
         faults=(),
-        plan=(_at("tool.dispatch.stored#1", _watches("unwatch"), Release(), Settle(), _watches("watch")),),
+        plan=(_at("tool.dispatch.stored#1", _watches("unwatch")),),
     ),
     Scenario(
         "met-paused-for-hours",
@@ -731,7 +748,7 @@ _MET: tuple[Scenario, ...] = (
         faults=(),
         plan=(
             _at("stream.text.committed#1", Kill(), Start(role="worker")),
-            _at("recovery.interface.restored#1", Kill(), Start(role="worker")),
+            _at("recovery.admitted#1", Kill(), Start(role="worker")),
             _at("attempt.stored#2", Kill(), Start(role="worker")),
             _at("stream.text.committed#2", Kill(), Start(role="worker")),
         ),

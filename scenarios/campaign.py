@@ -29,14 +29,13 @@ from faults.catalogue import matching as points_matching
 from faults.table import matching as faults_matching
 from reports import assemble, writer
 from reports.model import Cell, Report
-from scenarios import checks, library, matrix
+from scenarios import checks, library, matrix, mutants, track_record
 from scenarios.case import Case
 from scenarios.contract import clauses
 from scenarios.engine import Engine, store_history, versions
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
-from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
 from scenarios.world.handle import World
@@ -77,6 +76,12 @@ def check_words(target: Target, wanted: Wanted) -> None:
         points_matching(wanted.point)
     if wanted.fault not in ("*", "none"):
         faults_matching(wanted.fault)
+    if wanted.case:
+        track_record.cases(target, wanted.case)
+    if wanted.mutant:
+        mutants.matching(wanted.mutant)
+        if target.name != mutants.TARGET:
+            raise ValueError(f"target {target.name} has no mutants; they are seeded defects of {mutants.TARGET}")
     if wanted.policy not in target.policies:
         raise ValueError(
             f"target {target.name} does not claim the policy {wanted.policy!r}; it claims: {', '.join(target.policies)}"
@@ -101,12 +106,12 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
     )
     plan.save(out)
     write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
-    reached: dict[str, matrix.Reached] = {}
-    with Engine(target, out / "running", world) as engine:
-        for scenario in matrix.scenarios_for(target, wanted.scenario):
-            lines = engine.play(matrix.bare(target, scenario, wanted), record_all=True).lines
-            reached[scenario.name] = History.join(lines).addresses(after=[str(each.at) for each in scenario.plan])
-    cases = matrix.expand(target, wanted, reached)
+    if wanted.case:
+        cases = track_record.cases(target, wanted.case)
+    else:
+        cases = matrix.expand(target, wanted, _reached(target, wanted, out, world))
+    if wanted.mutant:
+        cases = [case.model_copy(update={"settle_s_max": mutants.SETTLE_S_MAX}) for case in cases]
     cases += list(matrix.disarmed(target, wanted, cases))
     if cases:
         cases.append(canary())
@@ -116,6 +121,16 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
     plan.ids = [case.id for case in cases]
     plan.save(out)
     return plan
+
+
+def _reached(target: Target, wanted: Wanted, out: Path, world: World) -> dict[str, matrix.Reached]:
+    """What every wanted scenario reaches without a fault, on the sound target."""
+    reached: dict[str, matrix.Reached] = {}
+    with Engine(target, out / "running", world) as engine:
+        for scenario in matrix.scenarios_for(target, wanted.scenario):
+            lines = engine.play(matrix.bare(target, scenario, wanted), record_all=True).lines
+            reached[scenario.name] = History.join(lines).addresses(after=[str(each.at) for each in scenario.plan])
+    return reached
 
 
 def canary() -> Case:
@@ -190,7 +205,7 @@ def write_report(
             points=[asdict_point(each) for each in POINTS if each.name in target.points],
             planned=plan.ids,
             finished=finished,
-            mutants=by_clause() if target.name == "reference" else None,
+            mutants=mutants.by_clause() if target.name == "reference" else None,
             excused=excused(target.name),
             today=datetime.now(UTC).date().isoformat(),
             selected_points={point for cell in cells if not cell.canary for point in cell.points_killed}
@@ -202,11 +217,16 @@ def write_report(
             started_at=plan.started_at,
             seconds=(plan.ended or time.time()) - plan.began,
             entrances=target.entrances,
-            notes=[*problems, *blind_checks(cells)],
+            notes=[*problems, *_defect(plan.wanted), *blind_checks(cells)],
         ),
     )
     writer.write_index(out, report)
     return report
+
+
+def _defect(wanted: Wanted) -> Iterator[str]:
+    if wanted.mutant:
+        yield f"played with the seeded defect {wanted.mutant}: {mutants.matching(wanted.mutant)[0].changes}"
 
 
 def blind_checks(cells: Iterable[Cell]) -> Iterator[str]:

@@ -26,13 +26,16 @@ Reached = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults."""
+    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults, or one `case` of the track
+    record by its id. mutant: the seeded defect of the reference on which it is played; none, if empty."""
 
     scenario: str = "*"
     point: str = "*"
     fault: str = "*"
     policy: str = "continue"
     cold: bool = False
+    case: str = ""
+    mutant: str = ""
 
 
 def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:

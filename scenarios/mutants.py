@@ -35,6 +35,8 @@ from scenarios.engine import Engine, Judged
 from scenarios.targets import TARGETS
 from scenarios.world.handle import World
 
+TARGET = "reference"
+VARIABLE = "REFERENCE_MUTANT"
 LIST_S_MAX = 60
 SETTLE_S_MAX = 4.0  # a mutant that never comes to rest is not waited for as long as a sound runtime on a busy machine
 
@@ -121,7 +123,7 @@ def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
         stack.callback(world.stop)
         free: SimpleQueue[Engine] = SimpleQueue()
         for lane in range(lanes):
-            free.put(stack.enter_context(Engine(TARGETS["reference"], scratch / str(lane), world)))
+            free.put(stack.enter_context(Engine(TARGETS[TARGET], scratch / str(lane), world)))
 
         def play(mutant: Mutant) -> Outcome:
             engine = free.get()
@@ -137,7 +139,7 @@ def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
 def play_one(mutant: Mutant, engine: Engine) -> Outcome:
     """Play one mutant in its cells, until the expected check catches it."""
     seen: dict[str, list[str]] = {}
-    engine.environment = {"REFERENCE_MUTANT": mutant.name}
+    engine.environment = {VARIABLE: mutant.name}
     began = time.monotonic()
     for cell_id in mutant.cells:
         case = matrix.single(engine.target, cell_id)

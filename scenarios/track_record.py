@@ -463,3 +463,7 @@ def table(met: Iterable[Met] = MET) -> str:
         f"| {each.id} | {each.symptom} | {each.source} | {f'`{each.command}`' if each.command else ''} | {each.state} |\n"
         for each in met
     )
+
+
+if __name__ == "__main__":
+    print(table(), end="")  # noqa: T201 (to be put into the README, between its two marks)

@@ -155,7 +155,7 @@ class Settle(_Data):
 
 
 class Await(_Data):
-    """Wait, within the case's bound, until some process has reached this address."""
+    """Wait, within half of the case's bound, until some process has reached this address."""
 
     do: Literal["await"] = "await"
     at: AddressField

@@ -772,10 +772,9 @@ _MET: tuple[Scenario, ...] = (
         plan=(
             _at(
                 "provider.request.received#1",
+                MoveClock(by_s=-3 * HOUR_S),
                 Start(role="worker", extra=True),
                 _awaits("worker.idle#2"),
-                MoveClock(by_s=-3 * HOUR_S),
-                _awaits("lease.renewing#1"),
             ),
         ),
         needs=frozenset({"clock"}),

@@ -673,9 +673,10 @@ class _Moment:
             hand.broken = False
 
     def _await(self, at: ops.Address) -> None:
-        """Wait until some process has come to this address; who stands here, and who does not, is part of the plan."""
+        """Wait until some process has come to this address, for half of the case's bound: whoever stands here has to come to
+        rest in the other half."""
         hand = self._hand
-        came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max) is not None
+        came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max / 2) is not None
         hand.history.write("point.awaited", point=at.point, ordinal=at.ordinal, came=came)
 
     def _lock_store(self, for_s: float) -> None:

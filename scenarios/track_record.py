@@ -401,7 +401,7 @@ MET: tuple[Met, ...] = (
         "openclaw#128529",
         "nothing is taken from the live owner",
         "met-clock-back/none",
-        "live-owner-kept one-owner",
+        "live-owner-kept no-two-executions",
         ("met-clock-back/none", "clock-back-is-stale", "live-owner-kept"),
     ),
     _met(

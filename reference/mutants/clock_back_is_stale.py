@@ -1,4 +1,4 @@
-"""Owns one seeded defect: a worker that sees the clock go back takes what it watches for stale."""
+"""Owns one seeded defect: a lease that the clock, gone back, leaves far ahead is not renewed and counts as stale."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ from typing import Any
 
 from reference import clock
 from reference.mutants import swap
-from reference.ownership import Lookout
+from reference.ownership import Lease, Lookout
+from reference.settings import RENEWALS_PER_LEASE
 from reference.store import Row
 
-CHANGES = "a worker that sees the clock go back takes what it watches for stale"
+CHANGES = "a lease that the clock, gone back, leaves far ahead is not renewed and counts as stale"
 CHECK = "live-owner-kept"
 CLAUSES = ("OWN-2",)
 CELLS = ("met-clock-back/none",)
 
 
-_seen_at: dict[str, float] = {}
-
-
 def _lost(found: Any) -> Any:
     def lost(self: Any, row: Row) -> bool:
-        ahead = _seen_at.setdefault(row["work_id"], clock.now()) - clock.now()
-        return ahead > self.settings.lease_s or bool(found(self, row))
+        return bool(row["lease_until"] - clock.now() > 2 * self.settings.lease_s) or bool(found(self, row))
 
     return lost
+
+
+def _due(self: Any) -> bool:
+    return bool(clock.monotonic() - self._at >= self.settings.lease_s / RENEWALS_PER_LEASE)
 
 
 def apply() -> None:
     """Put it in."""
     swap(Lookout, "_lost", _lost)
+    swap(Lease, "due", lambda found: _due)

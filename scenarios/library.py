@@ -561,6 +561,7 @@ _MET: tuple[Scenario, ...] = (
             _at("exit.admission.closed#1", _sends("r2", "and then")),
             _at("recovery.interface.restored#1", _sends("r3", "and last")),
         ),
+        controls=True,
     ),
     Scenario(
         "met-half-call",
@@ -611,6 +612,7 @@ _MET: tuple[Scenario, ...] = (
             _at("recovery.ownership.taken#1", _watches("unwatch"), _watches("watch"), _sends("r2", "and now")),
             _at("recovery.repair.written#1", Kill(), Start(role="worker")),
         ),
+        controls=True,
     ),
     Scenario(
         "met-reply-told-twice",
@@ -652,6 +654,7 @@ _MET: tuple[Scenario, ...] = (
         ),
         faults=(),
         plan=(_at("tool.dispatch.stored#1", _watches("unwatch")),),
+        controls=True,
     ),
     Scenario(
         "met-paused-for-hours",
@@ -693,6 +696,7 @@ _MET: tuple[Scenario, ...] = (
                 _awaits("worker.idle#2"),
             ),
         ),
+        controls=True,
     ),
     Scenario(
         "met-two-recoverers",

@@ -673,8 +673,8 @@ class _Moment:
             hand.broken = False
 
     def _await(self, at: ops.Address) -> None:
-        """Wait until some process has come to this address, for half of the case's bound: whoever stands here has to come to
-        rest in the other half."""
+        """Wait until some process has come to this address, for half of the case's bound: whoever stands here comes to rest
+        in the other half."""
         hand = self._hand
         came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max / 2) is not None
         hand.history.write("point.awaited", point=at.point, ordinal=at.ordinal, came=came)

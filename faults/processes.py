@@ -101,6 +101,7 @@ class Process:
         self.pid = 0
         self.start_time = 0
         self.exited_ns: int | None = None
+        self.unreaped = False
         self.cpu_ms = 0.0  # user and system time, once it has ended
         self._keeper = keeper
         self._number = number
@@ -162,6 +163,18 @@ class Process:
     def terminate(self) -> Sent:
         """SIGTERM."""
         return self.signal(Signals.SIGTERM)
+
+    def leave_unreaped(self) -> None:
+        """Have its parent take no note of its end, so that it stays a zombie with its pid and start time until `bury`. How
+        it ended is reported all the same."""
+        self._keeper._ask("left", STOPPED_S_MAX, do="leave", id=self._number)
+        self.unreaped = True
+
+    def bury(self) -> None:
+        """Have its parent reap it, if it was left a zombie."""
+        if self.unreaped:
+            self._keeper._ask("buried", STOPPED_S_MAX, do="bury", id=self._number, pid=self.pid)
+            self.unreaped = False
 
     def freeze(self) -> bool:
         """SIGSTOP, and wait until the kernel says that every thread of it has stopped. False if it has ended instead.

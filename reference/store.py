@@ -139,6 +139,7 @@ class Store:
         self.work = Database(settings.work_db, self.bell)
         self.usage = Database(settings.usage_db)
         self.write, self.read = self.work.write, self.work.read
+        self.arriving: list[tuple[str, str, str, int | None]] = []  # intake's: what has come and is not committed yet
 
     @classmethod
     def open(cls, settings: Settings) -> Store:

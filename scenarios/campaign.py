@@ -30,14 +30,13 @@ from faults.catalogue import matching as points_matching
 from faults.table import matching as faults_matching
 from reports import assemble, writer
 from reports.model import Cell, Report
-from scenarios import checks, library, matrix, vacuity
+from scenarios import checks, library, matrix, mutants, track_record, vacuity
 from scenarios.case import Case, CaseError, load
 from scenarios.contract import clauses
 from scenarios.engine import Engine, Judged, load_history, store_history
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
-from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
 from scenarios.versions import versions
@@ -86,6 +85,12 @@ def check_words(target: Target, wanted: Wanted) -> None:
         points_matching(wanted.point)
     if wanted.fault not in ("*", "none"):
         faults_matching(wanted.fault)
+    if wanted.case:
+        track_record.cases(target, wanted.case)
+    if wanted.mutant:
+        mutants.matching(wanted.mutant)
+        if target.name != mutants.TARGET:
+            raise ValueError(f"target {target.name} has no mutants; they are seeded defects of {mutants.TARGET}")
     if wanted.policy not in target.policies:
         raise ValueError(
             f"target {target.name} does not claim the policy {wanted.policy!r}; it claims: {', '.join(target.policies)}"
@@ -110,15 +115,14 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
     )
     plan.save(out)
     write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
-    reached: dict[str, matrix.Reached] = {}
     fault_free: dict[str, tuple[Case, Judged]] = {}
-    with Engine(target, out / "running", world) as engine:
-        for scenario in matrix.scenarios_for(target, wanted.scenario):
-            case = matrix.bare(target, scenario, wanted)
-            played = engine.play(case, record_all=True)
-            fault_free[scenario.name] = case, played
-            reached[scenario.name] = History.join(played.lines).addresses(after=[str(each.at) for each in scenario.plan])
-    cases = matrix.expand(target, wanted, reached)
+    if wanted.case:
+        cases = track_record.cases(target, wanted.case)
+    else:
+        fault_free = _fault_free(target, wanted, out, world)
+        cases = matrix.expand(target, wanted, _reached(fault_free))
+    if wanted.mutant:
+        cases = [case.model_copy(update={"settle_s_max": mutants.SETTLE_S_MAX}) for case in cases]
     before = _beside(cases, fault_free)
     cases += list(matrix.disarmed(target, wanted, cases))
     if cases:
@@ -139,8 +143,26 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
 def _beside(cases: Iterable[Case], fault_free: Mapping[str, tuple[Case, Judged]]) -> list[tuple[Case, Judged]]:
     """The fault-free plays with which these cases are to be compared and which are not among them, in a narrow run."""
     there = {case.id for case in cases}
-    crossed = dict.fromkeys(case.scenario for case in cases)
+    crossed = dict.fromkeys(case.scenario for case in cases if case.scenario in fault_free)
     return [fault_free[scenario] for scenario in crossed if fault_free[scenario][0].id not in there]
+
+
+def _fault_free(target: Target, wanted: Wanted, out: Path, world: World) -> dict[str, tuple[Case, Judged]]:
+    """Every wanted scenario, played on the sound target without a fault."""
+    found: dict[str, tuple[Case, Judged]] = {}
+    with Engine(target, out / "running", world) as engine:
+        for scenario in matrix.scenarios_for(target, wanted.scenario):
+            case = matrix.bare(target, scenario, wanted)
+            found[scenario.name] = case, engine.play(case, record_all=True)
+    return found
+
+
+def _reached(fault_free: Mapping[str, tuple[Case, Judged]]) -> dict[str, matrix.Reached]:
+    """What each of these plays reached, from where the scenario's own plan had been carried out."""
+    return {
+        name: History.join(played.lines).addresses(after=[str(each.at) for each in case.plan])
+        for name, (case, played) in fault_free.items()
+    }
 
 
 def canary() -> Case:
@@ -235,7 +257,7 @@ def write_report(
             points=[asdict_point(each) for each in POINTS if each.name in target.points],
             planned=plan.ids,
             finished=finished,
-            mutants=by_clause() if target.name == "reference" else None,
+            mutants=mutants.by_clause() if target.name == "reference" else None,
             excused=excused(target.name),
             today=datetime.now(UTC).date().isoformat(),
             selected_points={point for cell in cells if not cell.canary for point in cell.points_killed}
@@ -247,7 +269,7 @@ def write_report(
             started_at=plan.started_at,
             seconds=(plan.ended or time.time()) - plan.began,
             entrances=target.entrances,
-            notes=[*problems, *blind_checks(cells)],
+            notes=[*problems, *_defect(plan.wanted), *blind_checks(cells)],
         ),
     )
     writer.write_index(out, report)
@@ -274,6 +296,11 @@ def _write_again(out: Path, cell: Cell, known: Mapping[str, str]) -> Cell:
         keep_cell(out, cell_path(out, cell.id).name, cell)
         return cell
     return write_cell(out, case, cell, lines, known)
+
+
+def _defect(wanted: Wanted) -> Iterator[str]:
+    if wanted.mutant:
+        yield f"played with the seeded defect {wanted.mutant}: {mutants.matching(wanted.mutant)[0].changes}"
 
 
 def blind_checks(cells: Iterable[Cell]) -> Iterator[str]:

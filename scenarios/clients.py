@@ -155,6 +155,10 @@ class HttpClient:
         if stream:
             stream.close()
 
+    def forget(self, session: str) -> None:
+        with self._lock:
+            self._last_event.pop(session, None)
+
     def at_rest(self) -> bool:
         with self._lock:
             # Of a session that is not watched nobody is told; the snapshot has to say it.
@@ -417,6 +421,9 @@ class StdioClient:
 
     def unwatch(self, session: str) -> None:
         """Its output is always read."""
+
+    def forget(self, session: str) -> None:
+        """Its lines bear no numbers, and none of them can be had again."""
 
     def snapshot(self) -> dict[str, Any] | None:
         places = self._places

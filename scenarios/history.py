@@ -10,7 +10,7 @@ The kinds of record, and the fields of `data` each carries:
 case       opened {id, scenario, fault, target, policy, disarmed}; settled {within_s_max, settled, why}; closed {}
 process    started {role, life, pid, start_time, cold}; exited {role, life, pid, status, signal, exit_code, said, cpu_ms}
 point      reached {point, ordinal, role, life, pid, nonce, local, work, detail};
-           fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}
+           fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}; awaited {point, ordinal, came}
 kill       {role, life, pid, signal, status, point, ordinal, nonce, proved, why}
 freeze, thaw  {role, life, pid, stopped}: `stopped` is the kernel's word, afterwards
 client     invoked {call, client, op, session, request_id, text, ...};
@@ -23,7 +23,7 @@ effect     received {n, receiver, tool_key, key, arguments}; applied {n, receive
 clock      moved {by_s, offset_s, why}: `offset_s` is what the target's clock says afterwards
 host       rebooted {before, boot}: the boot identities that the target reads before and afterwards
 store      at_death {point, ordinal, files: {name: {ok, detail, sha256}}, holds: {request_id: bool}};
-           digest {when, sha256}; broken {how, sha256}; mended {sha256}
+           digest {when, sha256}; broken {how, sha256}; mended {sha256}; locked {databases, for_s}; unlocked {}
 snapshot   taken {when, sessions}
 
 `kind` is the pair joined by a dot, such as `client.heard` and `provider.billed`; `kill`, `freeze` and `thaw` stand alone.

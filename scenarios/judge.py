@@ -130,7 +130,8 @@ def _not_reached(case: Case, history: History) -> list[str]:
     if case.disarmed:
         return []
     fired = {f"{record['point']}#{record['ordinal']}" for record in history.of("point.fired")}
-    return [str(fault.at) for fault in case.plan if str(fault.at) not in fired]
+    waited = [f"{record['point']}#{record['ordinal']}" for record in history.of("point.awaited") if not record["came"]]
+    return [str(fault.at) for fault in case.plan if str(fault.at) not in fired] + waited
 
 
 def _foreign_death(history: History, kills: list[Kill]) -> str | None:

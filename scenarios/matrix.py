@@ -26,13 +26,16 @@ Reached = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults."""
+    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults, or one `case` of the track
+    record by its id. mutant: the seeded defect of the reference on which it is played; none, if empty."""
 
     scenario: str = "*"
     point: str = "*"
     fault: str = "*"
     policy: str = "continue"
     cold: bool = False
+    case: str = ""
+    mutant: str = ""
 
 
 def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:
@@ -43,6 +46,7 @@ def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:
         if (target.sends_controls or not each.controls)
         and each.needs <= target.abilities
         and all(fits(target, line.at) for line in each.plan)
+        and possible(target, each.plan)
     ]
 
 
@@ -59,6 +63,8 @@ def possible(target: Target, plan: Iterable[Fault]) -> bool:
         if op.do == "user" and op.step["do"] not in ("send",) and not target.sends_controls:
             return False
         if op.do == "clock" and not target.has_clock:
+            return False
+        if op.do == "await" and not fits(target, op.at):
             return False
     return True
 

@@ -29,6 +29,8 @@ from scenarios.engine import Engine, Judged, processes
 from scenarios.lanes import Lanes
 from scenarios.targets import TARGETS
 
+TARGET = "reference"
+VARIABLE = "REFERENCE_MUTANT"
 LIST_S_MAX = 60
 SETTLE_S_MAX = 4.0  # a mutant that never comes to rest is not waited for as long as a sound runtime on a busy machine
 
@@ -118,14 +120,14 @@ def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
 
     The fork servers hold the sound reference and are shared: a mutant is put into a process after its fork.
     """
-    with Lanes(TARGETS["reference"], min(jobs or processes(), len(chosen))) as lanes:
+    with Lanes(TARGETS[TARGET], min(jobs or processes(), len(chosen))) as lanes:
         yield from lanes.map(lambda engine, mutant: play_one(mutant, engine), chosen)
 
 
 def play_one(mutant: Mutant, engine: Engine) -> Outcome:
     """Play one mutant in its cells, until the expected check catches it."""
     seen: dict[str, list[str]] = {}
-    engine.environment = {"REFERENCE_MUTANT": mutant.name}
+    engine.environment = {VARIABLE: mutant.name}
     began = time.monotonic()
     for cell_id in mutant.cells:
         case = matrix.single(engine.target, cell_id)

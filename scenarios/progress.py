@@ -51,7 +51,7 @@ def _arguments(spec: str, wanted: Wanted, folder: Path, jobs: int) -> list[str]:
     words = ["--killpoint", "-c", "/dev/null", "--rootdir", str(folder), "-p", "no:cacheprovider", "-p", "no:terminal"]
     words += ["-n", str(jobs or processes()), "--dist", "worksteal"] if jobs != 1 else []
     words += [f"--killpoint-target={spec}", f"--killpoint-policy={wanted.policy}", f"--killpoint-out={folder}"]
-    words += [f"--killpoint-{name}={getattr(wanted, name)}" for name in ("scenario", "point", "fault")]
+    words += [f"--killpoint-{name}={getattr(wanted, name)}" for name in ("scenario", "point", "fault", "case", "mutant")]
     return words + (["--killpoint-cold"] if wanted.cold else [])
 
 

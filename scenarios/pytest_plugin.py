@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from reports.model import Cell
-from scenarios import campaign, vacuity
+from scenarios import campaign, mutants, vacuity
 from scenarios.case import load
 from scenarios.engine import Engine
 from scenarios.matrix import Wanted
@@ -34,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--killpoint-{name}", default=default, metavar="NAME")
     for name in ("scenario", "point", "fault"):
         group.addoption(f"--killpoint-{name}", default="*", metavar="GLOB")
+    group.addoption("--killpoint-case", default="", metavar="ID", help="one case of the track record")
+    group.addoption("--killpoint-mutant", default="", metavar="NAME", help="the seeded defect to play it on")
     group.addoption("--killpoint-out", default="acceptance", metavar="DIR", help="folder of the report")
     group.addoption("--killpoint-cold", action="store_true", help="start every process cold")
     group.addoption("--killpoint-planned", action="store_true", help="the folder already holds the plan of this run")
@@ -56,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
         fault=config.getoption("--killpoint-fault"),
         policy=config.getoption("--killpoint-policy"),
         cold=config.getoption("--killpoint-cold"),
+        case=config.getoption("--killpoint-case"),
+        mutant=config.getoption("--killpoint-mutant"),
     )
     world = World.start()
     try:
@@ -124,14 +128,16 @@ class Cells:
     def __init__(self, out: Path, world: World) -> None:
         self._out, self._world = out, world
         self._engines: dict[str, Engine] = {}
-        self._judged = target_named(campaign.Plan.load(out).target)
+        plan = campaign.Plan.load(out)
+        self._judged, self._mutant = target_named(plan.target), plan.wanted.mutant
 
     def play(self, name: str) -> Cell:
         """Play the case in the file of that name."""
         case = load(self._out / "cases" / f"{name}.json")
         if case.target not in self._engines:
             target = self._judged if case.target == self._judged.name else target_named(case.target)
-            engine = Engine(target, self._out / "running", self._world)
+            environment = {mutants.VARIABLE: self._mutant} if self._mutant and target is self._judged else {}
+            engine = Engine(target, self._out / "running", self._world, environment)
             self._engines[case.target] = engine.__enter__()
         return campaign.play_and_write(self._engines[case.target], case, self._out)
 

@@ -30,7 +30,7 @@ from faults.clock import CaseClock, HostBoot
 from faults.controller import Controller, Held
 from faults.errors import HarnessFault
 from faults.processes import Keeper, OomCount, Process, WaitStatus, prove, still
-from faults.stores import CaseFolder, break_store, digest, inspect, mend_store
+from faults.stores import CaseFolder, break_store, digest, inspect, locked, mend_store
 from scenarios import case as steps
 from scenarios.case import Case
 from scenarios.clients import make_fifos
@@ -177,6 +177,9 @@ class Stagehand:
             if time.monotonic() > deadline:
                 self._faults.append("a part of the plan was still under way when the case had ended")
                 break
+        for lives in self._lives.values():
+            for life in lives:
+                life.process.bury()
         self.client.join()
         self.world.close(self._world_id)
         self.controller.close()
@@ -236,6 +239,8 @@ class Stagehand:
                 self._insist("quit", self.client.quit)
                 self._await_exits()
             case steps.Watch(do="watch"):
+                if step.anew:
+                    self.client.forget(step.session)
                 self.client.watch(step.session)
             case steps.Watch():
                 self.client.unwatch(step.session)
@@ -533,6 +538,8 @@ class _Moment:
         match op:
             case ops.Kill():
                 for life in self._of(op.role):
+                    if not op.reaped:
+                        life.process.leave_unreaped()
                     self._kill(life)
             case ops.Terminate():
                 for life in self._of(op.role):
@@ -564,6 +571,10 @@ class _Moment:
                 self._store(op.do)
             case ops.Settle():
                 self._settle_beside()
+            case ops.Await():
+                self._await(op.at)
+            case ops.LockStore():
+                self._lock_store(op.for_s)
             case ops.AwaitRefusal():
                 self._await_refusal(op.role)
 
@@ -673,6 +684,22 @@ class _Moment:
             hand.history.write("store.mended", sha256=digest(store))
             mend_store(store)
             hand.broken = False
+
+    def _await(self, at: ops.Address) -> None:
+        """Wait until some process has come to this address, for half of the case's bound: whoever stands here comes to rest
+        in the other half."""
+        hand = self._hand
+        came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max / 2) is not None
+        hand.history.write("point.awaited", point=at.point, ordinal=at.ordinal, came=came)
+
+    def _lock_store(self, for_s: float) -> None:
+        hand = self._hand
+        with locked(hand.folder.store) as count:
+            hand.history.write("store.locked", databases=count, for_s=for_s)
+            if not self._answered:
+                self._go()
+            hand._until(lambda: False, time.monotonic() + for_s)
+        hand.history.write("store.unlocked")
 
     def _await_refusal(self, role: str) -> None:
         """Wait until the newest life of the role has ended, or has said in its log that it cannot go on."""

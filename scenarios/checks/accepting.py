@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Input, Request, detail
+from scenarios.checks.evidence import Evidence, Hold, Input, Request, detail, process
 from scenarios.history import Record
+
+# The status of an app that is on its way out: the input was not looked at, and may be sent again to its next life.
+REFUSED_FOR_NOW = 503
 
 
 @check(
@@ -207,6 +210,90 @@ def late_resend_undoes_no_stop(e: Evidence, found: Findings) -> None:
                 since=hold.since,
                 at=asked[0].record if asked else None,
             )
+
+
+@check(
+    "input-queued-not-refused",
+    "ADM-3 INT-12",
+    "an input that comes while another is worked on, or while a worker drains or starts, is queued and never refused",
+)
+def input_queued_not_refused(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for send in each.sends:
+            heard = e.history.heard.get(send["call"])
+            if heard is None or heard.get("status") in (None, REFUSED_FOR_NOW) or send["text"] != each.text:
+                continue
+            found.verify(
+                heard["outcome"] == "ok",
+                f"{each.session}: the input {each.request_id} is accepted and waits for its turn",
+                f"it was refused with status {heard['status']}: {heard.get('body')}",
+                since=send,
+                at=heard,
+            )
+
+
+@check(
+    "resumed-turn-goes-first",
+    "ADM-3 OWN-7",
+    "an input that comes when an interrupted turn has been resumed waits until that turn has ended",
+    depends_on_kill=True,
+)
+def resumed_turn_goes_first(e: Evidence, found: Findings) -> None:
+    for admitted in e.reached_at("recovery.admitted"):
+        old = e.input_of_work(admitted.get("work"))
+        if old is None or e.controlled(old.session) or e.excused(old) or _recovered_later(e, admitted):
+            continue
+        rest = [request for request in e.requests_of(old) if request.record.seq > admitted.seq]
+        for each, accepted in e.accepted:
+            first = e.requests_of(each)[:1]
+            if each.session != old.session or each.invoked.seq < admitted.seq or not first or not rest:
+                continue
+            end = rest[-1].billed or rest[-1].record
+            found.verify(
+                end.seq < first[0].record.seq,
+                f"{each.session}: {each.request_id} waits behind the resumed turn of {old.request_id}",
+                f"request {first[0].n} serves it before request {rest[-1].n} of that turn was answered",
+                since=accepted,
+                at=first[0].record,
+            )
+
+
+def _recovered_later(e: Evidence, admitted: Record) -> bool:
+    taken = e.reached_at("recovery.ownership.taken")
+    return any(r.seq > admitted.seq and r.get("work") == admitted.get("work") for r in taken)
+
+
+@check(
+    "stop-covers-what-had-come",
+    "ADM-4 INT-3",
+    "a Stop covers an input that had come and was not committed yet: it is not worked on, also when it is sent again",
+)
+def stop_covers_what_had_come(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for hold in e.holds(each.session):
+            came = _standing_at_its_arrival(e, each, hold)
+            if hold.command.action not in {"stop", "quit"} or came is None:
+                continue
+            asked = [request for request in e.requests_of(each) if request.record.seq > hold.since.seq]
+            found.verify(
+                not asked,
+                f"{each.session}: {each.request_id} had come before the {hold.command.action} was heard, so it is stopped",
+                f"request {asked[0].n} serves it" if asked else "",
+                since=came,
+                at=asked[0].record if asked else None,
+            )
+
+
+def _standing_at_its_arrival(e: Evidence, each: Input, hold: Hold) -> Record | None:
+    """Where the process that was told to stop had this input in hand the whole time, if it had."""
+    for record in e.reached_at("input.received"):
+        life = e.lives.get(process(record))
+        released = e.held_until(record)
+        mine = detail(record).get("request_id") == each.request_id and record.seq < hold.command.invoked.seq
+        held = e.was_held(record) and (released is None or released.seq > hold.since.seq)
+        if mine and held and life is not None and life.alive_at(hold.since.seq):
+            return record
+    return None
 
 
 @check(

@@ -464,3 +464,24 @@ def _agrees(e: Evidence, found: Findings, name: str, effect: EffectView, happene
             since=happened,
             at=e.final_record,
         )
+
+
+@check(
+    "result-in-hand-kept",
+    "EFF-4 EFF-13",
+    "a result that a living process had in hand is used, though storing it failed once or another owner came meanwhile",
+    needs=("final",),
+)
+def result_in_hand_kept(e: Evidence, found: Findings) -> None:
+    states = {effect.call_id: effect for _, effect in e.effects if effect.tool not in LIARS}
+    for done in e.reached_at("tool.effect.done"):
+        effect = states.get(str(detail(done).get("call")))
+        if effect is None or not e.outlived(done):
+            continue
+        found.verify(
+            effect.state in {"succeeded", "failed"},
+            f"the result of {effect.call_id} of {effect.tool}, which had come back to a process that lives on",
+            f"the call is {effect.state}",
+            since=done,
+            at=e.final_record,
+        )

@@ -581,14 +581,32 @@ class Evidence:
                 return True
         return False
 
+    def was_held(self, reached: Record) -> bool:
+        """Whether the process stood still at this point, because the plan named it."""
+        return any(record["nonce"] == reached.get("nonce") for record in self.history.of("point.fired"))
+
     def held_until(self, reached: Record) -> Record | None:
         """The record that let go of the process which stood still at this point; None if it never was held or let go."""
-        fired = any(record["nonce"] == reached.get("nonce") for record in self.history.of("point.fired"))
-        return self._released.get(reached.get("nonce")) if fired else None
+        return self._released.get(reached.get("nonce")) if self.was_held(reached) else None
 
     @cached_property
     def _released(self) -> dict[str | None, Record]:
         return {record["nonce"]: record for record in reversed(self.history.of("point.released"))}
+
+    def outlived(self, reached: Record) -> bool:
+        """Whether the process that reached this point went on from there and was not killed afterwards."""
+        life = self.lives.get(process(reached))
+        return life is not None and life.death is None and (life.exited is None or life.exited.get("exit_code") == 0)
+
+    @cached_property
+    def sent_calls(self) -> set[tuple[str, str]]:
+        """The tool calls, by name and canonical arguments, of the replies that the provider has sent to their end."""
+        return {
+            (call.tool, canonical(call.arguments))
+            for request in self.requests
+            if request.complete
+            for call in self.reply(request).calls
+        }
 
     @cached_property
     def repeats_allowed(self) -> int:

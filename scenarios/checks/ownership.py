@@ -122,8 +122,10 @@ def _gave_back(e: Evidence, claim: Claim, end: int) -> bool:
     each = e.input_of_work(claim.work)
     if each is None or e.controlled(each.session):
         return True
-    requests = [r for r in e.requests_of(each) if claim.record.seq < r.record.seq < end]
-    return any(r.failed or (r.billed is not None and not r.complete) for r in requests)
+    requests = [r for r in e.requests_of(each) if r.record.seq > claim.record.seq]
+    # One that ends without its reply afterwards may do so because the work was taken.
+    ends = [r.refused or r.billed for r in requests if r.failed or not r.complete]
+    return any(record is not None and record.seq < end for record in ends)
 
 
 @check(

@@ -302,3 +302,59 @@ def _end_of_repair(e: Evidence, taken: Record) -> int:
         and (process(record) == who or record["point"] in CLAIMS)
     ]
     return min([*ends, life.end.seq if life and life.end else len(e.history.records)])
+
+
+@check(
+    "told-results-are-stored",
+    "HIS-2 REC-4",
+    "a result that a request tells of a call is stored, also a made one: it is the same at every later restore",
+    needs=("final",),
+)
+def told_results_are_stored(e: Evidence, found: Findings) -> None:
+    made = {call.call_id: name for name, item in e.items for call in item.calls}
+    stored = {item.call_id for _, item in e.items if item.kind in RESULTS}
+    for request in e.requests:
+        for message in request.messages:
+            call = message.get("tool_call_id")
+            if message.get("role") == "tool" and call in made:
+                found.verify(
+                    call in stored,
+                    f"{made[call]}: the result of {call} stands in the transcript, since request {request.n} tells it",
+                    "the transcript holds none",
+                    since=request.record,
+                    at=e.final_record,
+                )
+
+
+@check(
+    "outcome-told-with-its-input",
+    "HIS-3 REC-8",
+    "an input that failed or was stopped is told once, with its outcome behind it, and is not acted on as if it were new",
+    needs=("final",),
+)
+def outcome_told_with_its_input(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        work = e.work(each)
+        if work is None or work.state not in {"failed", "cancelled"}:
+            continue
+        for request in e.requests:
+            owner = e.input_of(request)
+            places = _places_of(request, each.text)
+            if owner is None or owner is each or owner.session != each.session or not places:
+                continue
+            found.verify(
+                len(places) == 1 and _something_follows(request, places[0]),
+                f"{each.session}: request {request.n} tells {each.request_id} once, and behind it what became of it",
+                f"it tells it {len(places)} times, and nothing of its outcome",
+                since=each.accepted or each.invoked,
+                at=request.record,
+            )
+
+
+def _places_of(request: Request, text: str) -> list[int]:
+    return [i for i, m in enumerate(request.messages) if m.get("role") == "user" and content(m) == text]
+
+
+def _something_follows(request: Request, place: int) -> bool:
+    after = request.messages[place + 1 : place + 2]
+    return bool(after) and after[0].get("role") != "user"

@@ -229,3 +229,27 @@ def late_receipt_attributed(e: Evidence, found: Findings) -> None:
             since=request.record,
             at=e.final_record,
         )
+
+
+@check(
+    "count-in-hand-kept",
+    "USE-2 USE-5 USE-6",
+    "a count that a living process had in hand, or that was stored with its reply, is in the ledger under its attempt",
+    needs=("final",),
+)
+def count_in_hand_kept(e: Evidence, found: Findings) -> None:
+    by_attempt = {request.attempt: request for request in e.requests if request.attempt}
+    for record in e.reached_at("usage.receipt.received", "reply.stored"):
+        request = by_attempt.get(str(detail(record).get("attempt")))
+        if request is None or request.billed is None or not request.complete or e.reply(request).usage == "none":
+            continue
+        if record["point"] == "usage.receipt.received" and not e.outlived(record):
+            continue
+        row = _row(e, request.attempt)
+        found.verify(
+            row is not None and row.state == "known" and _counts(row) == _counts(request.billed),
+            f"the attempt {request.attempt} as known, with {_counts(request.billed)} tokens (input, cached, output)",
+            f"the ledger says {_said(row)}",
+            since=record,
+            at=e.final_record,
+        )

@@ -401,7 +401,7 @@ class Scene:
             {"call_id": f"call_{n}_{i}", "tool": c.tool, "arguments": dict(c.arguments)} for i, c in enumerate(reply.calls)
         ]
         item = self.store(session, kind="assistant", turn_id=turn["turn_id"], text=reply.text, calls=calls)
-        self.tell(session, "reply", work_id=name)
+        self.tell(session, "reply", work_id=name, text=reply.text)
         self.reach("reply.stored", name, attempt=attempt)
         self.reach("usage.receipt.stored", name, attempt=attempt)
         return item

@@ -122,6 +122,12 @@ def the_clock_takes_it(t: Tape) -> Witnesses:
 
 
 @breaks("live-owner-kept")
+def it_is_taken_and_its_request_cut_by_that(t: Tape) -> Witnesses:
+    change(t.get("provider.billed"), complete=False)
+    return the_clock_takes_it(t)
+
+
+@breaks("live-owner-kept")
 def a_lost_connection_takes_it(t: Tape) -> Witnesses:
     claim = t.get("point.reached", point="work.claimed")
     gone = t.put("client.disconnected", t.get("provider.request"), client="c1", session="s1")

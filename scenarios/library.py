@@ -636,7 +636,7 @@ _MET: tuple[Scenario, ...] = (
         _one_input("hello"),
         faults=(),
         plan=(
-            _at("turn.begun#1", Kill(role="app")),
+            _at("turn.begun#1", _awaits("event.sent#1"), Kill(role="app")),  # a client has been there and comes back
             _at("turn.committed#1", Kill(), *_START_BOTH),
         ),
     ),

@@ -102,6 +102,7 @@ class Stagehand:
         self._pending = {str(fault.at): fault for fault in self.case.plan}
         self._tells_idle = WORKER_IDLE.name in self.target.points
         planned = {fault.at.point for fault in self.case.plan}
+        planned |= {op.at.point for fault in self.case.plan for op in fault.ops if isinstance(op, ops.Await)}
         self._quiet = {
             point.name for point in POINTS if point.frequent and point.name not in planned and not self.record_all
         }

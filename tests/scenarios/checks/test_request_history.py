@@ -27,7 +27,6 @@ from tests.scenarios.checks.plays import (
     Pick,
     Witnesses,
     after,
-    caught,
     effects_of,
     everywhere,
     fair,
@@ -428,8 +427,8 @@ def test_a_reply_that_is_still_streamed_may_grow_and_be_whole(tape: Tape, more: 
     partial.update(text=partial["text"] + more, complete=whole)
     held(tape, "transcript-append-only")
     partial["text"] = partial["text"][:-1] + "#"
-    fair_again = result(tape, "transcript-append-only").status
-    assert (fair_again == "violated") == (more == ""), "what was committed of it has changed"
+    rewritten = result(tape, "transcript-append-only").status == "violated"
+    assert rewritten == (more == ""), "what had been committed of it is no longer there"
 
 
 def test_one_snapshot_shows_no_change() -> None:
@@ -785,10 +784,3 @@ def test_a_verdict_does_not_depend_on_names_clocks_neighbours_or_repetition(
 @given(st.one_of(plays(), CUT, RECOVERED), st.integers(0, 200))
 def test_no_beginning_of_a_right_run_is_violated(tape: Tape, length: int) -> None:
     safe_when_cut(tape, CHECKS, length)
-
-
-def test_a_breach_names_what_it_breaks_once() -> None:
-    tape = turn(call("read", n=1))
-    line = requests_with(tape, "tool")[0]
-    messages(line).append({"role": "assistant", "content": "all is done"})
-    caught(tape, "request-acceptable", None, line, ("history-told-as-stored",))

@@ -18,6 +18,7 @@ import json
 import shlex
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -29,16 +30,17 @@ from faults.catalogue import matching as points_matching
 from faults.table import matching as faults_matching
 from reports import assemble, writer
 from reports.model import Cell, Report
-from scenarios import checks, library, matrix
-from scenarios.case import Case
+from scenarios import checks, library, matrix, vacuity
+from scenarios.case import Case, CaseError, load
 from scenarios.contract import clauses
-from scenarios.engine import Engine, store_history, versions
+from scenarios.engine import Engine, Judged, load_history, store_history
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
 from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
+from scenarios.versions import versions
 from scenarios.world.handle import World
 
 CANARY_ID = "canary/effect.applied#1/worker-killed"
@@ -47,7 +49,8 @@ CANARY_ID = "canary/effect.applied#1/worker-killed"
 @dataclass
 class Plan:
     """What a run is going to do. `target` is the target as the user named it; `cases` holds the file names of its cases,
-    in the order in which they are played, and `ids` what they are called."""
+    in the order in which they are played, and `ids` what they are called. The first `prepared` of them are fault-free plays
+    that were judged while the run was prepared: a narrow run compares its cells with them."""
 
     target: str
     wanted: Wanted
@@ -57,7 +60,13 @@ class Plan:
     versions: dict[str, str]
     cases: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    prepared: int = 0
     ended: float | None = None
+
+    @property
+    def open_cases(self) -> list[str]:
+        """The cases that are still to be played when the run has been prepared."""
+        return self.cases[self.prepared :]
 
     def save(self, out: Path) -> None:
         """Write the plan, the whole file or none."""
@@ -102,20 +111,36 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
     plan.save(out)
     write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
     reached: dict[str, matrix.Reached] = {}
+    fault_free: dict[str, tuple[Case, Judged]] = {}
     with Engine(target, out / "running", world) as engine:
         for scenario in matrix.scenarios_for(target, wanted.scenario):
-            lines = engine.play(matrix.bare(target, scenario, wanted), record_all=True).lines
-            reached[scenario.name] = History.join(lines).addresses(after=[str(each.at) for each in scenario.plan])
+            case = matrix.bare(target, scenario, wanted)
+            played = engine.play(case, record_all=True)
+            fault_free[scenario.name] = case, played
+            reached[scenario.name] = History.join(played.lines).addresses(after=[str(each.at) for each in scenario.plan])
     cases = matrix.expand(target, wanted, reached)
+    before = _beside(cases, fault_free)
     cases += list(matrix.disarmed(target, wanted, cases))
     if cases:
         cases.append(canary())
+    cases = [*(case for case, _ in before), *cases]
     for case in cases:
         writer.atomic_write(case_path(out, case.id), case.to_json())
+    for case, played in before:
+        store_history(history_path(out, case.id), played.lines)
+        write_cell(out, case, played.cell, played.lines, plan.versions)
     plan.cases = [case_path(out, case.id).name for case in cases]
     plan.ids = [case.id for case in cases]
+    plan.prepared = len(before)
     plan.save(out)
     return plan
+
+
+def _beside(cases: Iterable[Case], fault_free: Mapping[str, tuple[Case, Judged]]) -> list[tuple[Case, Judged]]:
+    """The fault-free plays with which these cases are to be compared and which are not among them, in a narrow run."""
+    there = {case.id for case in cases}
+    crossed = dict.fromkeys(case.scenario for case in cases)
+    return [fault_free[scenario] for scenario in crossed if fault_free[scenario][0].id not in there]
 
 
 def canary() -> Case:
@@ -125,6 +150,20 @@ def canary() -> Case:
     wanted = Wanted(scenario="mail", point="effect.applied", fault="worker-killed")
     found = matrix.expand(naive, wanted, {"mail": {"effect.applied": (1,)}})
     return found[0].model_copy(update={"id": CANARY_ID, "canary": True, "family": "canary"})
+
+
+def keep_case(out: Path, plan: Plan, case: Case) -> None:
+    """Make the case part of the run: its file and its place in the plan."""
+    path = case_path(out, case.id)
+    writer.atomic_write(path, case.to_json())
+    plan.cases.append(path.name)
+    plan.ids.append(case.id)
+    plan.save(out)
+
+
+def load_case(out: Path, name: str) -> Case:
+    """The case of a run that is stored under this file name."""
+    return load(out / "cases" / name)
 
 
 def case_path(out: Path, case_id: str) -> Path:
@@ -176,9 +215,15 @@ def cells_of(out: Path, plan: Plan) -> list[Cell]:
 def write_report(
     out: Path, plan: Plan, finished: bool, problems: Iterable[str] = (), target: Target | None = None
 ) -> Report:
-    """Assemble the report of what has been written so far, and write its four files."""
+    """Assemble the report of what has been written so far, and write its four files.
+
+    A run that has come to its end has every cell compared with its fault-free and its disarmed play first; what that
+    changes in a cell is written back.
+    """
     target = target or target_named(plan.target)
     cells = cells_of(out, plan)
+    if finished:
+        cells = compare(out, cells, plan.versions)
     narrow = plan.wanted != Wanted(policy=plan.wanted.policy, cold=plan.wanted.cold)
     report = assemble.assemble(
         cells,
@@ -207,6 +252,28 @@ def write_report(
     )
     writer.write_index(out, report)
     return report
+
+
+def compare(out: Path, cells: list[Cell], known: Mapping[str, str]) -> list[Cell]:
+    """Compare the cells of a run with each other, and write back what that has changed: the data of a cell, and its page
+    where it is now called vacuous."""
+    compared = vacuity.compared(cells)
+    for place, (before, cell) in enumerate(zip(cells, compared, strict=True)):
+        if cell.vacuous != before.vacuous:
+            compared[place] = _write_again(out, cell, known)
+        elif cell != before:
+            writer.atomic_write(cell_path(out, cell.id), cell.model_dump_json())
+    return compared
+
+
+def _write_again(out: Path, cell: Cell, known: Mapping[str, str]) -> Cell:
+    """Write a cell with its page from what is stored of it; only its data, where its history cannot be read any more."""
+    try:
+        case, lines = load(case_path(out, cell.id)), load_history(history_path(out, cell.id)).lines()
+    except (CaseError, OSError, ValueError, KeyError, TypeError, EOFError, zlib.error):
+        keep_cell(out, cell_path(out, cell.id).name, cell)
+        return cell
+    return write_cell(out, case, cell, lines, known)
 
 
 def blind_checks(cells: Iterable[Cell]) -> Iterator[str]:

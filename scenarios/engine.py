@@ -8,37 +8,32 @@ from __future__ import annotations
 
 import gc
 import gzip
-import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from faults import jsontext
 from faults.errors import HarnessFault
 from faults.processes import Keeper
 from reports.model import Cell
 from scenarios.case import Case
 from scenarios.history import History, as_line, read_lines
 from scenarios.judge import broken_off, judge
-from scenarios.runner import Stagehand
+from scenarios.runner import LATE_POINT_S_MAX, Stagehand
 from scenarios.target import Target
+from scenarios.versions import versions
 from scenarios.world.handle import World
 
 
-def versions(target: Target) -> dict[str, str]:
-    """What a verdict depends on beside the case: harness, target, Python and system."""
-    return {
-        "killpoint": version("killpoint"),
-        "target": f"{target.name} {target.version()}",
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
-    }
+def processes() -> int:
+    """How many processes play cases side by side, if the user does not say: one more than this process may use cores,
+    since a case waits now and then for a disk or an event, and its core would stand idle meanwhile."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +56,7 @@ class Engine:
     scratch: Path
     world: World | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    late_point_s_max: float = LATE_POINT_S_MAX
 
     def __enter__(self) -> Self:
         self._own_world = self.world is None
@@ -85,6 +81,7 @@ class Engine:
         began = time.monotonic()
         logs = self.scratch / f"{os.getpid()}-{time.monotonic_ns()}"
         hand = Stagehand(case, self.target, self._keeper, self._world, logs, self.environment, record_all)
+        hand.late_point_s_max = self.late_point_s_max
         try:
             played = hand.play()
         except Exception as fault:  # whatever it is, it is ours and says nothing about the target
@@ -113,7 +110,7 @@ def store_history(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def load_history(path: Path) -> History:
     """The history that `store_history` stored."""
-    return History.join(json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
+    return History.join(jsontext.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

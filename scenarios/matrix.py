@@ -116,11 +116,14 @@ def single(target: Target, cell_id: str) -> Case:
 
 
 def disarmed(target: Target, wanted: Wanted, cases: Iterable[Case]) -> Iterator[Case]:
-    """For each scenario and fault of these cases, one of them with the kill taken out."""
+    """For each scenario and fault of these cases, one of them with the kill taken out; and each scenario that has a plan of
+    its own and is crossed with no fault."""
+    cases = list(cases)
+    crossed = {case.scenario for case in cases if case.fault != "none"}
     seen: set[tuple[str, str]] = set()
     for case in cases:
         key = case.scenario, case.fault
-        if case.fault != "none" and key not in seen:
+        if (case.fault != "none" or (case.plan and case.scenario not in crossed)) and key not in seen:
             seen.add(key)
             yield case.model_copy(update={"id": f"{case.id}/disarmed", "disarmed": True})
 

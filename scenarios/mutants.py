@@ -12,28 +12,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from os import cpu_count
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from rich.console import Console
 
 from faults.errors import HarnessFault
 from scenarios import matrix
-from scenarios.engine import Engine, Judged
+from scenarios.engine import Engine, Judged, processes
+from scenarios.lanes import Lanes
 from scenarios.targets import TARGETS
-from scenarios.world.handle import World
 
 LIST_S_MAX = 60
 SETTLE_S_MAX = 4.0  # a mutant that never comes to rest is not waited for as long as a sound runtime on a busy machine
@@ -109,29 +103,23 @@ def matching(glob: str) -> tuple[Mutant, ...]:
     return found
 
 
+def only(name: str, target: str) -> Mutant:
+    """The one mutant of this name, to be put into this target. Raises ValueError if it cannot."""
+    if target != "reference":
+        raise ValueError(f"mutant {name!r} is a defect of the reference; it cannot be put into {target}")
+    found = [each for each in matching(name) if each.name == name]
+    if not found:
+        raise ValueError(f"{name!r} is a pattern; give one mutant's whole name, `killpoint show mutants` lists them")
+    return found[0]
+
+
 def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
     """Play these mutants side by side, each in the cells that it names, and give what became of each, in order.
 
     The fork servers hold the sound reference and are shared: a mutant is put into a process after its fork.
     """
-    lanes = min(jobs or cpu_count() or 1, len(chosen))
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killpoint-")))
-        world = World.start()
-        stack.callback(world.stop)
-        free: SimpleQueue[Engine] = SimpleQueue()
-        for lane in range(lanes):
-            free.put(stack.enter_context(Engine(TARGETS["reference"], scratch / str(lane), world)))
-
-        def play(mutant: Mutant) -> Outcome:
-            engine = free.get()
-            try:
-                return play_one(mutant, engine)
-            finally:
-                free.put(engine)
-
-        pool = stack.enter_context(ThreadPoolExecutor(lanes))
-        yield from pool.map(play, chosen)
+    with Lanes(TARGETS["reference"], min(jobs or processes(), len(chosen))) as lanes:
+        yield from lanes.map(lambda engine, mutant: play_one(mutant, engine), chosen)
 
 
 def play_one(mutant: Mutant, engine: Engine) -> Outcome:

@@ -7,7 +7,6 @@ target that it meets. Cells are written as they are judged; the controlling proc
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from reports.model import Cell
-from scenarios import campaign
+from scenarios import campaign, vacuity
 from scenarios.case import load
 from scenarios.engine import Engine
 from scenarios.matrix import Wanted
@@ -82,7 +81,7 @@ class PlanFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item for each case of the plan."""
-        for name in json.loads(self.path.read_text())["cases"]:
+        for name in campaign.Plan.load(self.path.parent).open_cases:
             yield CellItem.from_parent(self, name=name.removesuffix(".json"))
 
 
@@ -152,8 +151,10 @@ class Director:
         self._plan = campaign.Plan.load(out)
         self._indexed = time.monotonic()
         campaign.write_report(out, self._plan, finished=False)
-        self.total = len(self._plan.cases)
+        self.total = len(self._plan.open_cases)
+        self._vacuous: list[Cell] = []
 
+    @pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is not used
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker process of xdist where the world is."""
         node.workerinput["killpoint"] = {"address": self._world.url, "token": self._world.token}
@@ -165,13 +166,22 @@ class Director:
             self._indexed = time.monotonic()
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Write the report for the last time. A run that was interrupted has not finished, whatever it has judged."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the report for the last time. A run that was interrupted has not finished, whatever it has judged. What
+        is found only when the cells are compared with each other fails the session, though each test of it has passed."""
         finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if finished:
             self._plan.ended = time.time()
             self._plan.save(self._out)
-        campaign.write_report(self._out, self._plan, finished)
+        report = campaign.write_report(self._out, self._plan, finished)
+        self._vacuous = [cell for cell in report.cells if cell.vacuous]
+        if self._vacuous and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Name the cells whose fault left nothing behind."""
+        for cell in self._vacuous:
+            terminalreporter.write_line(f"{cell.status}: {cell.id}: {vacuity.why(cell.vacuous)}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:

@@ -97,6 +97,13 @@ class Command:
         """Whether it speaks of this session."""
         return self.session is None or self.session == session
 
+    def may_follow(self, other: Command) -> bool:
+        """Whether it may have been carried out after `other`: by the control versions, where both were heard; else if it
+        was not over when the other was asked for."""
+        if self.version is not None and other.version is not None:
+            return self.version > other.version
+        return self.heard is None or self.heard.seq > other.invoked.seq
+
 
 @dataclass(frozen=True, eq=False)
 class Hold:
@@ -279,13 +286,13 @@ class Evidence:
 
     def holds(self, session: str) -> list[Hold]:
         """The times in which a pause, stop or quit holds this session. A resume ends a pause from the moment it is asked
-        for; nothing ends a stop for what was accepted before it."""
+        for, if the two may have been carried out in this order; nothing ends a stop for what was accepted before it."""
         commands = self.commands_of(session)
         found = []
         for command in commands:
             if command.acknowledged is None or command.action == "resume":
                 continue
-            resumes = [c.invoked for c in commands if c.action == "resume" and c.invoked.seq > command.invoked.seq]
+            resumes = [c.invoked for c in commands if c.action == "resume" and c.may_follow(command)]
             until = resumes[0] if resumes and command.action == "pause" else None
             found.append(Hold(command, command.acknowledged, until))
         return found
@@ -334,7 +341,7 @@ class Evidence:
             n = record["n"]
             messages = tuple(_messages(record.get("body")))
             active = active_input(self.case.script, messages) if messages else ""
-            step = step_index(active, messages)
+            step = step_index(self.case.script, active, messages)
             told = billed.get(n), answered.get(n), refused.get(n)
             found.append(Request(record, n, record.get("attempt"), messages, active, step, *told))
         return found
@@ -660,6 +667,12 @@ def detail(record: Record) -> dict[str, Any]:
     """The detail that the process gave with a breakpoint."""
     found = record.get("detail")
     return found if isinstance(found, dict) else {}
+
+
+def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls of one message; none where what stands there is no list of calls."""
+    found = message.get("tool_calls")
+    return [call for call in found if isinstance(call, dict)] if isinstance(found, list) else []
 
 
 def _messages(body: Any) -> list[dict[str, Any]]:

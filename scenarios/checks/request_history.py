@@ -91,9 +91,9 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
             if any(item.text == text and not item.placeholder for item in stored[call]):
                 real_since.setdefault(call, request.record)
             unlearned = call in real_since and text in e.placeholders
-            missing = _says_unknown(text) and _made_later(e, call, request)
+            still_open = call not in real_since and _says_open(text)
             found.verify(
-                (_among(text, known) or missing) and not unlearned,
+                still_open or (_among(text, known) and not unlearned),
                 f"the result of {call} as it is stored, the real one where there is one",
                 f"request {request.n} gives it as {text[:60]!r}",
                 since=real_since.get(call),
@@ -103,7 +103,7 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
     texts = {item.text for _, item in e.items if item.placeholder and item.call_id in unknown}
     if texts:
         found.verify(
-            len(texts) == 1 and _says_unknown(next(iter(texts))),
+            len(texts) == 1 and _says_open(next(iter(texts))),
             "one fixed placeholder that says the outcome is unknown",
             f"these are used: {', '.join(repr(text[:60]) for text in sorted(texts))}",
             since=None,
@@ -111,19 +111,13 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
         )
 
 
-def _among(text: str, known: list[str]) -> bool:
-    """Whether `text` is one of the known ones, or one of them with a remark before or behind it."""
-    return any(text == each or (each and re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text)) for each in known)
-
-
-def _says_unknown(text: str) -> bool:
+def _says_open(text: str) -> bool:
     return any(words in text.lower() for words in OPEN_WORDS)
 
 
-def _made_later(e: Evidence, call: str, request: Request) -> bool:
-    """Whether this call was dispatched only after the request, so that the request could tell no result of it."""
-    dispatched = [r for r in e.reached_at("tool.dispatch.stored") if detail(r).get("call") == call]
-    return bool(dispatched) and dispatched[0].seq > request.record.seq
+def _among(text: str, known: list[str]) -> bool:
+    """Whether `text` is one of the known ones, or one of them with a remark before or behind it."""
+    return any(text == each or (each and re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text)) for each in known)
 
 
 @check(

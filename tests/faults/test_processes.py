@@ -65,10 +65,11 @@ def test_without_pidfds_the_keeper_signals_and_the_proof_is_the_same(stand: Stan
     monkeypatch.setattr(os, "pidfd_open", refuse)
     process, held = stand()
     assert process._pidfd == -1
-    assert process.freeze() and state_of(process) == "T" and process.thaw()
+    assert not process.stopped and process.freeze() and state_of(process) == "T" and process.stopped
+    assert process.thaw() and not process.stopped
     sent = process.kill()
     assert prove(process.wait(WAIT_S_MAX), held, sent, QUIET, QUIET).proved
-    assert not process.kill().alive
+    assert not process.kill().alive and not process.stopped
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV], ids=lambda how: how.name)

@@ -687,6 +687,12 @@ def detail(record: Record) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls of one message; none where what stands there is no list of calls."""
+    found = message.get("tool_calls")
+    return [call for call in found if isinstance(call, dict)] if isinstance(found, list) else []
+
+
 def _messages(body: Any) -> list[dict[str, Any]]:
     if isinstance(body, str):
         try:

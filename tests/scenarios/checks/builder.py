@@ -429,7 +429,7 @@ class Scene:
         self.reach("tool.effect.done", name, call=made["call_id"], key=effect["idempotency_key"])
         effect["state"] = "succeeded"
         self.result(work, session, turn, made, text)
-        self.reach("tool.result.stored", name, call=made["call_id"], key=effect["idempotency_key"])
+        self.reach("tool.result.stored", name, call=made["call_id"], key=effect["idempotency_key"], ok=True)
 
     def request_effect(self, tool: str, key: str, arguments: dict[str, Any]) -> str:
         receiver = RECEIVERS.get(tool)

@@ -623,7 +623,7 @@ _MET: tuple[Scenario, ...] = (
         faults=(),
         plan=(
             _at("attempt.stored#1", Kill(), Start(role="worker")),
-            _at("event.sent#9", _awaits("turn.committed#1"), Kill(), Start(role="app")),
+            _at("event.sent#9", _awaits("turn.committed#1"), Kill(), _awaits("worker.idle#2"), Start(role="app")),
             _at("turn.committed#1", _awaits("event.sent#9"), Kill(), Start(role="worker")),
         ),
     ),

@@ -35,8 +35,8 @@ QUICK = settings(
     derandomize=True,
     database=None,
 )
+ONCE = settings(QUICK, max_examples=1)
 
-WRITES = ("charge", "publish", "order", "mail", "note_plugin")
 SURE = ("read", "charge", "publish", "order")  # what recovery can find out or do again, so that a checkpoint is safe
 RECOVERY = tuple(
     f"recovery.{step}"

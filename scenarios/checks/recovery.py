@@ -41,7 +41,7 @@ def recovery_in_order(e: Evidence, found: Findings) -> None:
         step, key = STEPS.index(name), detail(record).get("key")
         if name in {STEPS[0], STEPS[-1]}:
             _step(e, found, record, bool(loaded & {(work, who), ("", who)}), "the facts are loaded first")
-        if name not in {STEPS[0], STEPS[-1]}:
+        else:
             _step(e, found, record, (work, who) in newest, "ownership is taken first")
         if step > 0:
             _step(e, found, record, newest.get((work, who), 0) <= step, f"{name} comes before what follows it")
@@ -514,7 +514,7 @@ def work_repeated_within_bound(e: Evidence, found: Findings) -> None:
     bound = e.repeats_allowed
     if len(repeated) > bound:
         killed = ", ".join(str(kill.get("point")) for kill in e.history.kills) or "nothing"
-        beyond = repeated[bound]
+        beyond = sorted(repeated, key=lambda request: request.record.seq)[bound]
         found.broken(
             f"at most {bound} repeated model calls, after kills at {killed}",
             f"{len(repeated)} of them; request {beyond.n} is the first beyond",

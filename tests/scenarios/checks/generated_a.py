@@ -35,6 +35,7 @@ QUICK = settings(
     derandomize=True,
     database=None,
 )
+FEW = settings(QUICK, max_examples=max(2, QUICK.max_examples // 2))
 ONCE = settings(QUICK, max_examples=1)
 
 SURE = ("read", "charge", "publish", "order")  # what recovery can find out or do again, so that a checkpoint is safe
@@ -249,6 +250,11 @@ def spoken(draw: Draw, text: str, words: int) -> str:
     return " ".join(f"{text}{i}" for i in range(number(draw, words, words + 3)))
 
 
+def tools_at(point: str, tools: Sequence[str] = SURE) -> list[str]:
+    """The tools with which this point is reached: a read never comes to a service that writes."""
+    return [tool for tool in tools if tool != "read" or not point.startswith("effect.")]
+
+
 def answers(draw: Draw, text: str, tools: Sequence[str], steps: tuple[int, int], words: int = 1) -> tuple[Reply, ...]:
     """A script for one text: some replies with one or two calls, and a last one of some words."""
     made = []
@@ -282,8 +288,9 @@ def runs(
 ) -> Tape:
     """A right run. at: where its first worker dies. then, again: at which points, and how often, recovery dies as well."""
     texts = ("alpha", "beta", "gamma")[: number(draw, 1, 3)]
-    script = {text: answers(draw, text, tools, steps, words) for text in texts}
-    die = {f"{one_of(draw, at)}#1": one_of(draw, dies)} if at else {}
+    point = one_of(draw, at) if at else ""
+    script = {text: answers(draw, text, tools_at(point, tools), steps, words) for text in texts}
+    die = {f"{point}#1": one_of(draw, dies)} if point else {}
     for n in range(number(draw, *again)):
         die[f"{one_of(draw, then)}#{n + 1}"] = one_of(draw, dies)
     scene = Scene(script, die=die)

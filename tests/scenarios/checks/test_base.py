@@ -27,7 +27,7 @@ from scenarios.checks import check as find
 from scenarios.checks.base import check
 from scenarios.history import History, as_line
 from tests.scenarios.checks.builder import Scene, Tape, call, turn
-from tests.scenarios.checks.generated_a import QUICK, later, names_of, one_of, recovered, renamed
+from tests.scenarios.checks.generated_a import FEW, QUICK, later, names_of, one_of, recovered, renamed
 
 CLAIMED = [
     "ADM-1",
@@ -305,8 +305,9 @@ def test_records_of_one_moment_keep_the_order_in_which_they_were_written(t: Tape
     assert {name for name in before if before[name] != after[name]} <= {"retries-wait-their-time"}
 
 
-@QUICK
-@given(recovered(), st.sampled_from([renamed, later]))
+@pytest.mark.parametrize("Tape]", [renamed, later])
+@FEW
+@given(change=recovered())
 def test_no_check_knows_a_name_a_pid_or_an_hour(t: Tape, change: Callable[[Tape], Tape]) -> None:
     said = {name: (r.status, r.examined) for name, r in t.results().items()}
     assert {name: (r.status, r.examined) for name, r in change(t).results().items()} == said
@@ -344,8 +345,9 @@ def test_a_line_that_is_torn_off_is_dropped_and_the_rest_is_judged(tmp_path: Pat
     assert all(result.status != "violated" for result in run(Evidence(history, t.case), HERE))
 
 
-@QUICK
-@given(recovered(), st.sampled_from(["final", "settled", "unsettled"]))
+@pytest.mark.parametrize("lacking", ["final", "settled", "unsettled"])
+@FEW
+@given(t=recovered())
 def test_what_needs_the_final_snapshot_says_why_it_has_none(t: Tape, lacking: str) -> None:
     if lacking == "final":
         t.drop(t.final)

@@ -13,6 +13,7 @@ from tests.scenarios.checks.builder import Line, Scene, Tape, replies, turn
 from tests.scenarios.checks.examples import Witnesses, change
 from tests.scenarios.checks.generated_a import (
     ANYWHERE,
+    FEW,
     QUICK,
     RECOVERY,
     SURE,
@@ -110,8 +111,9 @@ def what_was_accepted_was_in_memory_only(t: Tape, draw: Draw) -> Witnesses:
     return heard, copy
 
 
-@QUICK
-@given(KILLED, st.sampled_from(["heard later", "never heard", "refused", "not asked for"]))
+@pytest.mark.parametrize("why", ["heard later", "never heard", "refused", "not asked for"])
+@FEW
+@given(t=KILLED)
 def test_what_a_store_need_not_hold(t: Tape, why: str) -> None:
     """What nobody had heard to be accepted by then; and what the copy was not asked for says nothing."""
     for copy in t.all("store.at_death"):
@@ -162,8 +164,9 @@ def a_turn_of_an_ended_work_runs_on(t: Tape, draw: Draw) -> Witnesses:
     return t.get("case.settled"), t.final
 
 
-@QUICK
-@given(runs(), st.sampled_from(sorted(AT_REST - TERMINAL)))
+@pytest.mark.parametrize("state", sorted(AT_REST - TERMINAL))
+@FEW
+@given(t=runs())
 def test_a_work_that_rests_unfinished_may_keep_its_turn_open(t: Tape, state: str) -> None:
     work = t.view()["works"][0]
     work.update(state=state, reason_code="given")
@@ -191,8 +194,9 @@ def fault(t: Tape, what: str) -> tuple[Line, str]:
 FAULTS = ("frozen", "broken", "held", "app", "worker")
 
 
-@QUICK
-@given(KILLED, st.sampled_from(FAULTS), st.data())
+@pytest.mark.parametrize("what", FAULTS)
+@FEW
+@given(t=KILLED, data=st.data())
 def test_while_a_fault_goes_on_it_is_open_and_once_it_is_over_it_is_not(t: Tape, what: str, data: st.DataObject) -> None:
     last, told = fault(t, what)
     change(t.get("case.settled"), settled=False, why="bound passed")
@@ -210,8 +214,9 @@ def test_while_a_fault_goes_on_it_is_open_and_once_it_is_over_it_is_not(t: Tape,
         assert verdict(t, "everything-ends").status == "violated"
 
 
-@QUICK
-@given(KILLED, st.sampled_from(FAULTS))
+@pytest.mark.parametrize("what", FAULTS)
+@FEW
+@given(t=KILLED)
 def test_a_case_that_came_to_rest_is_judged_whatever_still_stands_in_the_way(t: Tape, what: str) -> None:
     fault(t, what)
     held(t, "everything-ends")

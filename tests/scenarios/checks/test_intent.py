@@ -14,6 +14,7 @@ from tests.scenarios.checks.examples import Witnesses, change
 from tests.scenarios.checks.generated_a import (
     ANYWHERE,
     BEFORE_THE_REPLY,
+    FEW,
     QUICK,
     SURE,
     Broken,
@@ -35,6 +36,7 @@ from tests.scenarios.checks.generated_a import (
     runs,
     send_all,
     taken_out,
+    tools_at,
     try_broken,
     try_good,
     verdict,
@@ -108,8 +110,9 @@ def ended(t: Tape, kill: Line) -> Line:
     return min(kill, t.get("process.exited", **mine), key=lambda x: x["t_ns"])
 
 
-@QUICK
-@given(KILLED_EARLY, st.sampled_from(["sent late", "controlled", "excused", "billed", "in flight", "only the app"]))
+@pytest.mark.parametrize("why", ["sent late", "controlled", "excused", "billed", "in flight", "only the app"])
+@FEW
+@given(t=KILLED_EARLY)
 def test_when_a_death_asks_for_no_new_request(t: Tape, why: str) -> None:
     """Accepted after it; controlled by a user; kept by an outer fault; already answered; held by a live neighbour."""
     kill = t.get("kill")
@@ -152,8 +155,9 @@ def the_restart_paused_or_cancelled_it(t: Tape, draw: Draw) -> Witnesses:
     return heard_of(t, "r1"), t.final
 
 
-@QUICK
-@given(recovered(), st.sampled_from(["pause", "quit", "failed"]))
+@pytest.mark.parametrize("why", ["pause", "quit", "failed"])
+@FEW
+@given(t=recovered())
 def test_a_users_word_and_a_failure_are_no_pause_of_the_restart(t: Tape, why: str) -> None:
     if why == "failed":
         t.view()["works"][0].update(state="failed", desired_state="run", reason_code="provider_refused")
@@ -172,8 +176,9 @@ def controlled(draw: st.DrawFn, actions: tuple[str, ...] = ("pause", "stop"), at
     """A user pauses or stops the first of some inputs while its worker stands at a point. A write or request that crossed
     the control on its way is lawful, and a stop or pause is given once only."""
     action = one_of(draw, actions)
-    script = {text: answers(draw, text, SURE, (1, 2)) for text in ("alpha", "beta")[: number(draw, 1, 2)]}
     point = one_of(draw, at)
+    tools = tools_at(point)
+    script = {text: answers(draw, text, tools, (1, 2)) for text in ("alpha", "beta")[: number(draw, 1, 2)]}
     scene = Scene(script, held={f"{point}#1": lambda scene: scene.control(action)})
     send_all(draw, scene, len(script))
     return scene.run().tape()
@@ -223,8 +228,9 @@ def a_pause_ends_before_anybody_resumes(t: Tape, draw: Draw) -> Witnesses:
     return since, ask(t, since, "alpha")
 
 
-@QUICK
-@given(controlled(), st.sampled_from(["resumed", "not heard", "new input", "other session", "unknown input", "crossed"]))
+@pytest.mark.parametrize("why", ["resumed", "not heard", "new input", "other session", "unknown input", "crossed"])
+@FEW
+@given(t=controlled())
 def test_what_may_follow_a_control(t: Tape, why: str) -> None:
     """A resumed pause, one that nobody heard to hold, a newer input, another session, an attempt already on its way."""
     since = acknowledged(t)
@@ -254,8 +260,9 @@ def test_what_may_follow_a_control(t: Tape, why: str) -> None:
     assert verdict(t, "user-control-obeyed").violations == []
 
 
-@QUICK
-@given(controlled(at=("reply.stored",)), st.sampled_from(["stored late", "died", "another attempt"]))
+@pytest.mark.parametrize("why", ["stored late", "died", "another attempt"])
+@FEW
+@given(t=controlled(at=("reply.stored",)))
 def test_what_was_not_on_its_way_when_the_user_was_heard(t: Tape, why: str) -> None:
     """Stored after the acknowledgement, sent by a process that had died since, or named as another one than was stored."""
     since, asked = acknowledged(t), t.get("client.invoked", op="control")
@@ -297,8 +304,9 @@ def the_final_state_forgets_it(t: Tape, draw: Draw) -> Witnesses:
     return acknowledged(t), t.final
 
 
-@QUICK
-@given(controlled(), st.sampled_from(["resume", "unknown", "after the end"]))
+@pytest.mark.parametrize("why", ["resume", "unknown", "after the end"])
+@FEW
+@given(t=controlled())
 def test_a_control_that_was_taken_back_or_never_heard_leaves_nothing_to_keep(t: Tape, why: str) -> None:
     t.view()["works"][0]["desired_state"] = "run"
     if why == "resume":
@@ -352,8 +360,9 @@ def a_word_for_an_older_version_is_accepted(t: Tape, draw: Draw) -> Witnesses:
     return before, heard
 
 
-@QUICK
-@given(worded(), st.sampled_from(["crossed", "said twice", "refused", "other session"]))
+@pytest.mark.parametrize("why", ["crossed", "said twice", "refused", "other session"])
+@FEW
+@given(t=worded())
 def test_which_versions_need_not_grow(t: Tape, why: str) -> None:
     """Words that crossed, one said twice and stored once, a stale one that was refused, those of other sessions."""
     first, second = t.all("client.invoked", op="control")[:2]
@@ -398,8 +407,9 @@ def an_event_tells_of_another_end(t: Tape, draw: Draw) -> Witnesses:
     return done, t.again(done, done, event=newest + 1, type=f"work.{data['state']}", data=data)
 
 
-@QUICK
-@given(recovered(), st.booleans())
+@pytest.mark.parametrize("numbered", [True, False])
+@FEW
+@given(t=recovered())
 def test_an_event_that_is_told_again_or_late_takes_nothing_back(t: Tape, numbered: bool) -> None:
     """Every reconnection tells the first events again; and a target that numbers nothing is judged all the same."""
     done = t.get("client.event", type="work.done", client="c1")
@@ -452,8 +462,9 @@ def the_work_ends_with_its_window(t: Tape, draw: Draw) -> Witnesses:
     return heard_of(t, "r1"), t.get("client.disconnected")
 
 
-@QUICK
-@given(left(), st.sampled_from(["finished", "other session", "later", "controlled", "excused"]))
+@pytest.mark.parametrize("why", ["finished", "other session", "later", "controlled", "excused"])
+@FEW
+@given(t=left())
 def test_when_a_window_that_is_closed_says_nothing(t: Tape, why: str) -> None:
     gone = t.get("client.disconnected")
     if why == "finished":
@@ -533,8 +544,9 @@ def an_app_that_goes_accepts_something(t: Tape, draw: Draw) -> Witnesses:
     return closed, t.put("client.heard", sent, call=980, outcome="ok", status=202, body={})
 
 
-@QUICK
-@given(exits(("worker",)), st.integers(1, 2), st.booleans())
+@pytest.mark.parametrize("killed", [True, False])
+@FEW
+@given(t=exits(("worker",)), steps=st.integers(1, 2))
 def test_an_exit_that_was_cut_short_owes_only_what_it_came_to(t: Tape, steps: int, killed: bool) -> None:
     t.drop(*[reached(t, point) for point in WORKERS[steps:]])
     exited = t.get("process.exited", role="worker")
@@ -545,8 +557,9 @@ def test_an_exit_that_was_cut_short_owes_only_what_it_came_to(t: Tape, steps: in
         caught(t, "graceful-exit-order", (reached(t, WORKERS[0]), exited))
 
 
-@QUICK
-@given(exits(("app",)), st.sampled_from(["under way", "another app", "refused", "unknown"]))
+@pytest.mark.parametrize("why", ["under way", "another app", "refused", "unknown"])
+@FEW
+@given(t=exits(("app",)))
 def test_what_an_app_that_goes_may_still_hear(t: Tape, why: str) -> None:
     """An input that was under way when it closed; one that another live app took; one that it refused or never answered."""
     closed = reached(t, APPS[0])
@@ -617,8 +630,9 @@ def test_a_downtime_that_is_shorter_is_not_examined(t: Tape) -> None:
     caught(t, "no-hidden-expiry", (heard_of(t, "r1"), t.get("clock.moved")))
 
 
-@QUICK
-@given(downtimes(how=("run",)), st.sampled_from(["accepted later", "finished before", "excused", "resumed"]))
+@pytest.mark.parametrize("why", ["accepted later", "finished before", "excused", "resumed"])
+@FEW
+@given(t=downtimes(how=("run",)))
 def test_what_a_downtime_need_not_have_kept(t: Tape, why: str) -> None:
     moved = t.get("clock.moved")
     t.view()["works"][0].update(state="failed", reason_code="other")
@@ -666,8 +680,9 @@ def the_continuation_goes_first(t: Tape, draw: Draw) -> Witnesses:
     return new, ask(t, one_of(draw, between), "alpha")
 
 
-@QUICK
-@given(INPUT, st.sampled_from(["never served", "heard late", "died there", "another session"]))
+@pytest.mark.parametrize("why", ["never served", "heard late", "died there", "another session"])
+@FEW
+@given(t=INPUT)
 def test_an_input_that_need_not_go_first(t: Tape, why: str) -> None:
     """One that is not served at all, that was accepted after recovery went on, or that another session sent."""
     new, released = heard_of(t, "r2"), t.get("point.released")
@@ -705,8 +720,9 @@ def the_new_input_makes_nothing_void(t: Tape, draw: Draw) -> Witnesses:
     return heard_of(t, "r2"), ask(t, t.get("point.released"), "alpha")
 
 
-@QUICK
-@given(disturbed("stop", ("recovery.decision.stored",)), st.sampled_from(["newer", "other key", "no version"]))
+@pytest.mark.parametrize("why", ["newer", "other key", "no version"])
+@FEW
+@given(t=disturbed("stop", ("recovery.decision.stored",)))
 def test_a_decision_that_may_stand_beside_a_control(t: Tape, why: str) -> None:
     """One that was made under the control's own version, one of another recovery, one whose version nobody told."""
     decision = t.view()["works"][0]["recoveries"][0]

@@ -10,6 +10,7 @@ from tests.scenarios.checks.builder import Line, Scene, Tape, replies, turn
 from tests.scenarios.checks.examples import Witnesses, change
 from tests.scenarios.checks.generated_a import (
     ANYWHERE,
+    FEW,
     QUICK,
     SURE,
     Broken,
@@ -120,8 +121,9 @@ def a_reconnection_starts_over(t: Tape, draw: Draw) -> Witnesses:
     return again, t.again(one_of(draw, events), again)
 
 
-@QUICK
-@given(followed(), st.sampled_from(["resumed", "two clients", "two sessions", "a gap that nobody heard", "no connection"]))
+@pytest.mark.parametrize("why", ["resumed", "two clients", "two sessions", "a gap that nobody heard", "no connection"])
+@FEW
+@given(t=followed())
 def test_how_events_may_come(t: Tape, why: str) -> None:
     """Again from an older number that the client named, twice to two clients, with numbers that are no one's."""
     last = t.all("client.event", client="c2")[-1]
@@ -186,8 +188,9 @@ def the_snapshot_tells_of_another_state(t: Tape, draw: Draw) -> Witnesses:
     return min(same, key=t.seq), t.final
 
 
-@QUICK
-@given(followed(leaves=False), st.sampled_from(["gone", "came again", "numbers nothing", "knew it all", "told later"]))
+@pytest.mark.parametrize("why", ["gone", "came again", "numbers nothing", "knew it all", "told later"])
+@FEW
+@given(t=followed(leaves=False))
 def test_what_a_client_need_not_have_heard(t: Tape, why: str) -> None:
     """It had left; it had opened another connection; the target numbers nothing; it had heard all before it came."""
     session = sorted(t.final["data"]["sessions"])[0]
@@ -283,8 +286,9 @@ def a_look_sets_something_going(t: Tape, draw: Draw) -> Witnesses:
     return look, t.put("effect.received", look, **effect)
 
 
-@QUICK
-@given(followed(), st.sampled_from(["asked", "clock", "before", "waits", "looked"]))
+@pytest.mark.parametrize("why", ["asked", "clock", "before", "waits", "looked"])
+@FEW
+@given(t=followed())
 def test_what_a_look_has_not_set_going(t: Tape, why: str) -> None:
     """What a user asked for, what a moved clock made due, what came before any look, and a work's own next try."""
     again = t.get("snapshot.taken", when="again")

@@ -13,6 +13,7 @@ from tests.scenarios.checks.builder import Line, Scene, Tape, turn
 from tests.scenarios.checks.examples import Witnesses, change
 from tests.scenarios.checks.generated_a import (
     ANYWHERE,
+    FEW,
     IN_A_CALL,
     QUICK,
     RECOVERY,
@@ -34,6 +35,7 @@ from tests.scenarios.checks.generated_a import (
     recovered,
     runs,
     send_all,
+    tools_at,
     try_broken,
     try_good,
     verdict,
@@ -68,7 +70,7 @@ def overtaken(draw: st.DrawFn, at: tuple[str, ...] = (*ANYWHERE, *RECOVERY[1:]),
         raise Over
 
     die = {"attempt.stored#1": "worker"} if point.startswith("recovery.") else {}
-    scene = Scene({"alpha": answers(draw, "alpha", SURE, (1, 2))}, die=die, held={f"{point}#1": overtake})
+    scene = Scene({"alpha": answers(draw, "alpha", tools_at(point), (1, 2))}, die=die, held={f"{point}#1": overtake})
     send_all(draw, scene, 1)
     try:
         scene.run()
@@ -88,7 +90,7 @@ def late(t: Tape, point: str, **data: Any) -> Line:
     """What the overtaken worker still reaches after it was let go."""
     freeze = t.get("freeze")["data"]
     made = {"role": "worker", "life": freeze["life"], "pid": freeze["pid"], "ordinal": 99, "local": 99, "nonce": "late"}
-    return t.put("point.reached", t.get("point.released", -1), point=point, work=W1, **{**made, "detail": {}, **data})
+    return t.put("point.reached", t.get("point.released", -1), point=point, **{**made, "work": W1, "detail": {}, **data})
 
 
 def took_over(t: Tape) -> Line:
@@ -154,8 +156,9 @@ def test_an_owner_that_takes_its_work_back_after_its_successor_died_acts_lawfull
     caught(t, "one-owner", (took_over(t), ask(t, released, "alpha", n=802, attempt=old)))
 
 
-@QUICK
-@given(recovered(), st.sampled_from(["no generations", "one claim told twice", "the dead one's request"]))
+@pytest.mark.parametrize("why", ["no generations", "one claim told twice", "the dead one's request"])
+@FEW
+@given(t=recovered())
 def test_what_two_claims_need_not_show(t: Tape, why: str) -> None:
     if why == "no generations":
         for line in t.all("point.reached"):
@@ -164,9 +167,11 @@ def test_what_two_claims_need_not_show(t: Tape, why: str) -> None:
         claim = claims(t, W1)[0]
         t.again(claim, claim, nonce="again")
     else:  # what a killed owner had sent may be received after its successor's claim
-        first = t.get("provider.request")
-        if first["data"]["attempt"] == reached(t, "attempt.stored", life=1)["data"]["detail"]["attempt"]:
-            t.move(first, t.get("point.reached", -1, point=TAKEN))
+        mine = [x for x in t.all("point.reached", point="attempt.stored") if x["data"]["life"] == 1]
+        for stored in mine[-1:]:
+            sent = t.all("provider.request", attempt=stored["data"]["detail"]["attempt"])
+            for request in sent:
+                t.move(request, t.get("point.reached", -1, point=TAKEN))
     assert verdict(t, "one-owner").violations == []
 
 
@@ -193,8 +198,9 @@ def the_next_life_acts_under_the_old_claim(t: Tape, draw: Draw) -> Witnesses:
     return t.get("process.started", role="worker", life=taken["data"]["life"]), act
 
 
-@QUICK
-@given(recovered(), st.booleans())
+@pytest.mark.parametrize("claims_at_all", [True, False])
+@FEW
+@given(t=recovered())
 def test_a_process_may_look_without_a_claim_and_a_target_without_claims_is_not_judged(t: Tape, claims_at_all: bool) -> None:
     if claims_at_all:
         examined = held(t, "owner-claims-first")
@@ -248,8 +254,9 @@ def another_takes_it_from_a_live_owner(t: Tape, draw: Draw) -> Witnesses:
 REASONS = ("died", "frozen", "held", "gave back", "another work", "controlled", "provider failed", "reply cut", "exiting")
 
 
-@QUICK
-@given(threatened(), st.sampled_from(REASONS))
+@pytest.mark.parametrize("why", REASONS)
+@FEW
+@given(t=threatened())
 def test_when_a_work_may_change_its_owner(t: Tape, why: str) -> None:
     """Its owner died, was stalled by the harness, or let go: by itself, for a user, or because the provider failed."""
     claim, mine = reached(t, "work.claimed"), {"role": "worker", "life": 1, "pid": 201}
@@ -290,8 +297,9 @@ def an_old_write_is_taken(t: Tape, draw: Draw) -> Witnesses:
     return took_over(t), late(t, point)
 
 
-@QUICK
-@given(overtaken(), st.sampled_from(["never let go", "killed", "other work", "no write", "claims again"]))
+@pytest.mark.parametrize("why", ["never let go", "killed", "other work", "no write", "claims again"])
+@FEW
+@given(t=overtaken())
 def test_what_an_overtaken_owner_may_do(t: Tape, why: str) -> None:
     """Stand still for ever, be dead by then, work for others, reach what is no write, or take the work again by right."""
     freeze = t.get("freeze")["data"]
@@ -342,11 +350,9 @@ def a_dead_process_goes_on(t: Tape, draw: Draw) -> Witnesses:
     return kill, t.final
 
 
-@QUICK
-@given(
-    runs(("attempt.stored",), SURE, (1, 1), sessions=1),
-    st.sampled_from(["gave back", "done", "stopped", "excused", "exit"]),
-)
+@pytest.mark.parametrize("why", ["gave back", "done", "stopped", "excused", "exit"])
+@FEW
+@given(t=runs(("attempt.stored",), SURE, (1, 1), sessions=1))
 def test_what_nobody_has_to_take_over(t: Tape, why: str) -> None:
     """A work that its owner had given back or finished, that a user stopped, or that an outer fault keeps waiting."""
     kill, claim = t.get("kill", role="worker"), claims(t, W1)[0]
@@ -409,8 +415,9 @@ def something_is_done_all_the_same(t: Tape, draw: Draw) -> Witnesses:
     return broken, t.put("effect.received", one_of(draw, within), **effect)
 
 
-@QUICK
-@given(unreadable((1, 1)), st.sampled_from(["before", "after", "nobody", "a later digest"]))
+@pytest.mark.parametrize("why", ["before", "after", "nobody", "a later digest"])
+@FEW
+@given(t=unreadable((1, 1)))
 def test_what_stands_outside_of_the_time_in_which_the_store_is_broken(t: Tape, why: str) -> None:
     broken, mended = t.get("store.broken"), t.get("store.mended")
     if why == "before":
@@ -462,8 +469,9 @@ def one_owner_admits_twice(t: Tape, draw: Draw) -> Witnesses:
     return admitted, t.again(admitted, mine[0], nonce="twice", detail={"key": one_of(draw, ["same", "other"])})
 
 
-@QUICK
-@given(recovered(again=(0, 0)), st.sampled_from(["cut", "death between", "frozen", "one after the other", "no claim"]))
+@pytest.mark.parametrize("why", ["cut", "death between", "frozen", "one after the other", "no claim"])
+@FEW
+@given(t=recovered(again=(0, 0)))
 def test_what_two_requests_do_not_make_two_executions(t: Tape, why: str) -> None:
     """One that was cut, one whose owner died or was frozen before the other, and one that came when the first had ended."""
     first = t.get("provider.request", -1)

@@ -9,7 +9,6 @@ who reads it a second time, and what an unrelated session did before.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,13 +28,13 @@ Histories = st.SearchStrategy[Tape]
 # Each way to break something has its own test, so a failure names it, and a smaller history is not worth the time.
 QUICK = settings(
     deadline=None,
-    max_examples=int(os.environ.get("CHECK_EXAMPLES", "6")),
+    max_examples=5,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     database=None,
 )
-FEW = settings(QUICK, max_examples=max(2, QUICK.max_examples // 2))
+FEW = settings(QUICK, max_examples=3)
 ONCE = settings(QUICK, max_examples=1)
 
 SURE = ("read", "charge", "publish", "order")  # what recovery can find out or do again, so that a checkpoint is safe

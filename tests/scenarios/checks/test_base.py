@@ -305,9 +305,9 @@ def test_records_of_one_moment_keep_the_order_in_which_they_were_written(t: Tape
     assert {name for name in before if before[name] != after[name]} <= {"retries-wait-their-time"}
 
 
-@pytest.mark.parametrize("Tape]", [renamed, later])
+@pytest.mark.parametrize("change", [renamed, later])
 @FEW
-@given(change=recovered())
+@given(t=recovered())
 def test_no_check_knows_a_name_a_pid_or_an_hour(t: Tape, change: Callable[[Tape], Tape]) -> None:
     said = {name: (r.status, r.examined) for name, r in t.results().items()}
     assert {name: (r.status, r.examined) for name, r in change(t).results().items()} == said

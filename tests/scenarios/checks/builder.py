@@ -43,6 +43,10 @@ class Tape:
         self.case = case
         self.lines = lines
 
+    def __repr__(self) -> str:
+        """Short, since what generates histories writes each one down that it drew."""
+        return f"<history of {len(self.lines)} records>"
+
     def all(self, kind: str, **match: Any) -> list[Line]:
         return [x for x in self.lines if x["kind"] == kind and all(x["data"].get(k) == v for k, v in match.items())]
 

@@ -24,7 +24,6 @@ from scenarios.checks import CHECKS, Check, Evidence, accepting, effects, judge,
 from scenarios.history import History
 from tests.scenarios.checks import examples_met
 from tests.scenarios.checks.builder import Line, Scene, Tape, call, replies
-from tests.scenarios.checks.examples import EXAMPLES
 
 READS = ("read", "grep")
 WRITES = ("charge", "mail", "publish", "order", "note_plugin")
@@ -129,14 +128,10 @@ def queued(draw: st.DrawFn, *, inputs: int = 2, deaths: int = 2, same: bool = Fa
 # Judging -------------------------------------------------------------------------------------------------------------
 
 
-# The checks of cases that people have met look at the same facts once more, and have examples of their own.
-MET = {name for name, example in EXAMPLES.items() if example.good and example.good.__module__ == examples_met.__name__}
-
-
 def of_area(*areas: ModuleType) -> list[Check]:
     """The checks of these modules, in their order, but for those of cases that people have met."""
     names = {area.__name__ for area in areas}
-    return [each for each in CHECKS.values() if each.judge.__module__ in names and each.name not in MET]
+    return [each for each in CHECKS.values() if each.judge.__module__ in names and each.name not in examples_met.names()]
 
 
 MINE = of_area(accepting, effects, request_history, usage)

@@ -29,13 +29,13 @@ Histories = st.SearchStrategy[Tape]
 # Each way to break something has its own test, so a failure names it, and a smaller history is not worth the time.
 QUICK = settings(
     deadline=None,
-    max_examples=5,
+    max_examples=4,
     phases=(Phase.generate,),
     suppress_health_check=list(HealthCheck),
     derandomize=True,
     database=None,
 )
-FEW = settings(QUICK, max_examples=3)
+FEW = settings(QUICK, max_examples=2)
 ONCE = settings(QUICK, max_examples=1)
 
 SURE = ("read", "charge", "publish", "order")  # what recovery can find out or do again, so that a checkpoint is safe

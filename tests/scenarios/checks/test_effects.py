@@ -499,6 +499,12 @@ def test_a_placeholder_is_no_result(tape: Tape) -> None:
     not_examined(tape, "stored-result-reused")
 
 
+@pytest.mark.parametrize("other", ["read", "charge", "order"])
+@pytest.mark.parametrize("tool", ["mail", "publish"])
+def test_the_result_of_another_tool_with_equal_arguments_is_none_of_this_call(tool: str, other: str) -> None:
+    held(turn(call(other, n=1), call(tool, n=1)), "stored-result-reused")
+
+
 @FEW
 @given(plays(must=("read",), tools=("read", "grep"), deaths=1))
 def test_results_of_reads_promise_nothing_to_the_world(tape: Tape) -> None:

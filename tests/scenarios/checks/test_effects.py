@@ -750,6 +750,26 @@ def test_a_write_that_the_target_does_not_call_done_may_be_missing_or_have_happe
     fair(tape, "done-means-done")
 
 
+@FEW
+@given(DONE)
+def test_a_call_that_was_answered_with_an_error_has_failed_and_is_not_one_that_never_started(tape: Tape) -> None:
+    applied = tape.get("effect.applied")
+    tape.get("effect.answered", n=applied["data"]["n"])["data"]["status"] = 503
+    effects_of(tape, idempotency_key=applied["data"]["key"])[0]["state"] = "not_started"
+    caught(tape, "done-means-done", applied, tape.final)
+
+
+@FEW
+@given(DONE)
+def test_a_result_in_the_transcript_is_a_claim_also_without_an_effect(tape: Tape) -> None:
+    for view in everywhere(tape):
+        view["effects"] = []
+    held(tape, "done-means-done")
+    tape.drop(*tape.all("effect.applied"))
+    found = result(tape, "done-means-done").violations
+    assert len(found) == len({str(x["data"]["arguments"]) for x in tape.all("effect.received")})
+
+
 @SOME
 @given(DONE)
 def test_works_that_nobody_calls_done_claim_nothing(tape: Tape) -> None:

@@ -37,9 +37,9 @@ DEADLY = sorted(
 )
 
 _BASE = settings(deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-FEW = settings(_BASE, max_examples=4)
-SOME = settings(_BASE, max_examples=6)
-MANY = settings(_BASE, max_examples=16)
+FEW = settings(_BASE, max_examples=3)
+SOME = settings(_BASE, max_examples=5)
+MANY = settings(_BASE, max_examples=12)
 
 _SCALES = {size: st.integers(1, size) for size in range(1, 5)}
 _COUNT, _BOOL = st.integers(0, 1), st.booleans()

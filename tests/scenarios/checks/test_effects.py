@@ -499,6 +499,12 @@ def test_a_placeholder_is_no_result(tape: Tape) -> None:
     not_examined(tape, "stored-result-reused")
 
 
+@pytest.mark.parametrize("other", ["read", "charge", "order"])
+@pytest.mark.parametrize("tool", ["mail", "publish"])
+def test_the_result_of_another_tool_with_equal_arguments_is_none_of_this_call(tool: str, other: str) -> None:
+    held(turn(call(other, n=1), call(tool, n=1)), "stored-result-reused")
+
+
 @FEW
 @given(plays(must=("read",), tools=("read", "grep"), deaths=1))
 def test_results_of_reads_promise_nothing_to_the_world(tape: Tape) -> None:
@@ -742,6 +748,26 @@ def test_a_write_that_the_target_does_not_call_done_may_be_missing_or_have_happe
     fair(tape, "done-means-done")
     tape.drop(*tape.all("effect.applied"))
     fair(tape, "done-means-done")
+
+
+@FEW
+@given(DONE)
+def test_a_call_that_was_answered_with_an_error_has_failed_and_is_not_one_that_never_started(tape: Tape) -> None:
+    applied = tape.get("effect.applied")
+    tape.get("effect.answered", n=applied["data"]["n"])["data"]["status"] = 503
+    effects_of(tape, idempotency_key=applied["data"]["key"])[0]["state"] = "not_started"
+    caught(tape, "done-means-done", applied, tape.final)
+
+
+@FEW
+@given(DONE)
+def test_a_result_in_the_transcript_is_a_claim_also_without_an_effect(tape: Tape) -> None:
+    for view in everywhere(tape):
+        view["effects"] = []
+    held(tape, "done-means-done")
+    tape.drop(*tape.all("effect.applied"))
+    found = result(tape, "done-means-done").violations
+    assert len(found) == len({str(x["data"]["arguments"]) for x in tape.all("effect.received")})
 
 
 @SOME

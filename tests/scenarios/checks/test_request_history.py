@@ -262,6 +262,20 @@ def test_what_stands_between_two_messages_hides_nothing(tape: Tape, stranger: bo
     assert (tape.seq(heard), tape.seq(line)) in found
 
 
+@FEW
+@given(queued(inputs=3, deaths=0))
+def test_one_that_was_in_flight_all_the_time_hides_no_order_of_the_others(tape: Tape) -> None:
+    sendings = tape.all("client.invoked", op="send")
+    heard = [tape.get("client.heard", call=line["data"]["call"]) for line in sendings]
+    tape.move(sendings[1], tape.get("case.opened"))
+    tape.move(heard[1], heard[-1])
+    line = tape.get("provider.request", -1)
+    users = [m for m in messages(line) if m["role"] == "user"]
+    users[0]["content"], users[2]["content"] = users[2]["content"], users[0]["content"]
+    found = [(v.expected.seq, v.seen.seq) for v in result(tape, "user-messages-in-order").violations]
+    assert (tape.seq(heard[0]), tape.seq(line)) in found
+
+
 @SOME
 @given(queued(inputs=2, deaths=0))
 def test_messages_that_were_in_flight_together_may_stand_either_way(tape: Tape) -> None:
@@ -350,6 +364,17 @@ def each_unknown_outcome_has_its_own_words(t: Tape, pick: Pick) -> Witnesses:
         view["transcript"].append(other)
         view["effects"].append({"call_id": "call_x", "tool": "mail", "state": pick(["outcome_unknown", "abandoned"])})
     return None, t.final
+
+
+@pytest.mark.parametrize("alike", ["{}0", "x{}", "{}_2"])
+@FEW
+@given(tape=ANY_RESULT)
+def test_a_text_that_only_holds_the_letters_of_a_result_is_another(tape: Tape, alike: str) -> None:
+    line = requests_with(tape, "tool")[-1]
+    message = next(m for m in messages(line) if m["role"] == "tool")
+    message["content"] = alike.format(message["content"])
+    found = [(v.expected.seq, v.seen.seq) for v in result(tape, "results-match-their-calls").violations]
+    assert found == [(tape.seq(_since(tape, message["tool_call_id"])), tape.seq(line))]
 
 
 @SOME

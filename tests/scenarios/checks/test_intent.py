@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scenarios.checks.evidence import RECEIVERS
@@ -213,6 +213,7 @@ def taken_out_of_the_way(t: Tape, since: Line) -> None:
 def a_tool_is_called_although_a_user_said_no(t: Tape, draw: Draw) -> Witnesses:
     since = acknowledged(t)
     wanted = t.case.script.replies["alpha"][0].calls[0]
+    assume(wanted.tool in RECEIVERS)
     late = [
         x for x in t.lines if t.seq(since) < t.seq(x) < t.seq(t.end) and x["kind"].startswith(("point", "case", "snap"))
     ]

@@ -94,7 +94,7 @@ class Stagehand:
         self.history = HistoryWriter(self.logs / "history.jsonl")
         self._condition = threading.Condition()
         self._lives: dict[str, list[Life]] = {role: [] for role in self.target.roles}
-        self._busy = self._ups = self._launching = 0
+        self._busy = self._settling = self._ups = self._launching = 0
         self.broken = False
         self.starting, self.killing = threading.Lock(), threading.Lock()
         self._frozen: set[str] = set()
@@ -295,15 +295,27 @@ class Stagehand:
             self._condition.wait_for(lambda: bool(self._faults) or true(), max(0.0, deadline - time.monotonic()))
             return true()
 
-    def _settle(self, bound_s: float) -> bool:
-        rested = self._until(lambda: self.client.at_rest() and self._idle(), time.monotonic() + bound_s)
-        return rested and self._tidy()
+    def _settle(self, bound_s: float, beside: bool = False) -> bool:
+        """Wait until all is at rest, by what clients were told and by what the snapshot says.
 
-    def _idle(self) -> bool:
+        beside: asked for by a part of the plan, which does not wait for itself, nor for another one that waits so. The
+        workload waits for all of them: what such a part does next is still to come.
+        """
+        deadline = time.monotonic() + bound_s
+        while self._until(lambda: self.client.at_rest() and self._idle(beside), deadline):
+            if not self._tidy():
+                return False
+            with self._condition:
+                if self._idle(beside):
+                    return True
+        return False
+
+    def _idle(self, beside: bool = False) -> bool:
         """Whether no part of the plan is under way and every worker that can act has said that it has nothing to do. A
         target that does not tell is taken at its clients' word alone."""
-        if self._busy or not self._tells_idle:
-            return self._busy == 0
+        busy = self._busy - (self._settling if beside else 0)
+        if busy or not self._tells_idle:
+            return busy == 0
         acting = [life for life in self._alive("worker") if life.label not in self._frozen]
         return all(self._last_point.get(life.label) == WORKER_IDLE.name for life in acting)
 
@@ -658,12 +670,14 @@ class _Moment:
         """Rest while this moment is still being played; it is not waited for by itself."""
         hand = self._hand
         with hand._condition:
-            hand._busy -= 1
+            hand._settling += 1
+            hand._condition.notify_all()
         try:
-            hand._settle(hand.case.settle_s_max)
+            hand._settle(hand.case.settle_s_max, beside=True)
         finally:
             with hand._condition:
-                hand._busy += 1
+                hand._settling -= 1
+                hand._condition.notify_all()
 
     def _copy_store(self, role: str) -> None:
         """Copy the store before anything can heal it, while every other process of the case stands still."""

@@ -172,3 +172,26 @@ def test_a_page_that_is_opened_anew_asks_for_every_event(engines: Engines) -> No
     assert after[0] is None and after[1] and after[2] is None
     numbers = [data["event"] for _, data in told(judged, "client.event")]
     assert numbers[: max(numbers)] == numbers[max(numbers) :] == list(range(1, max(numbers) + 1))
+
+
+def test_the_workload_waits_for_a_part_of_the_plan_that_waits_for_rest_itself(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An owner that is thawed when its successor has finished has things to do yet; the case is not over before."""
+    freeze = runner._Moment._freeze
+
+    def slowly(moment: runner._Moment, life: runner.Life, do: Any) -> None:
+        if do == "thaw":
+            assert not threading.Event().wait(0.4)
+        freeze(moment, life, do)
+
+    monkeypatch.setattr(runner._Moment, "_freeze", slowly)
+    judged = play(engines, "mail/reply.received#1/overtaken")
+    kinds = [line["kind"] for line in judged.lines]
+    thaw = kinds.index("thaw")
+    idle = [
+        place
+        for place, line in enumerate(judged.lines)
+        if line["kind"] == "point.reached" and line["data"]["point"] == "worker.idle" and line["data"]["life"] == 1
+    ]
+    assert thaw < idle[-1] < kinds.index("case.settled") < kinds.index("snapshot.taken")

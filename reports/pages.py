@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from reports import timeline, words
-from reports.model import WORST_FIRST, Cell, ClauseRow, Report, Violation
+from reports.model import NO_SCRIPT, WORST_FIRST, Cell, ClauseRow, Report, Script, Violation
 
 GLYPH: dict[str, str] = {
     "held": "✓",
@@ -255,6 +255,7 @@ def cell_page(
     point: Mapping[str, Any] | None = None,
     *,
     folder: Path | None = None,
+    script: Script = NO_SCRIPT,
 ) -> str:
     """One cell as an HTML page. `records` are those of its history, in order; `point` is its breakpoint as declared."""
     said = [words.say(record["kind"], record["data"]) for record in records]
@@ -271,6 +272,7 @@ def cell_page(
             shown=shown,
             command=words.replay_command(cell, folder),
             repro=cell.repro.removesuffix(".json") if cell.repro else None,
+            script=script,
             steps=words.steps_in_words(case),
             plan=words.plan_in_words(case),
             records=bool(records),

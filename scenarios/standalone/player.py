@@ -176,7 +176,7 @@ def ask(python: str, module: str, folder: Path) -> Data:
 def _tell_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
     for name, value in recorded.items():
         if name in now and now[name] != value:
-            print(f"changed since it was recorded: {name} was {value}, is {now[name]}")  # noqa: T201
+            _say(f"changed since it was recorded: {name} was {value}, is {now[name]}")
 
 
 def _target(data: Data, commands: Data, environment: Data, home: Path) -> Target:
@@ -243,12 +243,13 @@ def _play(recorded: Data, target: Target, options: argparse.Namespace, home: Pat
             for number in range(1, options.times + 1):
                 result, lines = _once(case, target, keeper, world, home / "logs" / str(number), expected, options.keep)
                 results[result] += 1
-                print(f"{number} of {options.times}: {result}", *(() if lines in told else lines), sep="\n  ", flush=True)  # noqa: T201
-                told.append(lines)
+                kind = _kind(lines)
+                _say(f"{number} of {options.times}: {result}", *(() if kind in told else lines))
+                told.append(kind)
         finally:
             world.stop()
             keeper.forget(home)
-    print(", ".join(f"{result} {count} of {options.times}" for result, count in results.most_common()))  # noqa: T201
+    _say(", ".join(f"{result} {count} of {options.times}" for result, count in results.most_common()))
     if results["reproduced"]:
         return REPRODUCED
     return OTHER if results.keys() - {"no longer reproduced"} else GONE
@@ -276,6 +277,16 @@ def _once(
     if found:
         return "another violation", [*lines, f"recorded was {', '.join(sorted(expected))}"]
     return ("no longer reproduced", []) if cell.status == "held" else ("not judged", [f"{cell.status}: {cell.why}"])
+
+
+def _say(line: str, *more: str) -> None:
+    sys.stdout.write("\n  ".join((line, *more)) + "\n")
+    sys.stdout.flush()
+
+
+def _kind(lines: list[str]) -> list[str]:
+    """What makes two outcomes the same for a reader: the broken promises, not the ids in what was seen."""
+    return [line for line in lines if not line.startswith(" ")]
 
 
 def _told(violation: Violation) -> list[str]:

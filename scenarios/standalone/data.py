@@ -33,7 +33,7 @@ from typing import (
 T = TypeVar("T")
 Turn = Callable[[Any], Any]
 _ABSENT: Any = object()
-_INTEGER = re.compile(r"\s*[+-]?\d+(_\d+)*(\.0*)?\s*", re.ASCII)
+_INTEGER = re.compile(r"\s*[+-]?\d+(_\d+)*(\.0+)?\s*", re.ASCII)
 _FLOAT = re.compile(r"\s*[+-]?(\d+(_\d+)*\.?\d*|\.\d+|inf|infinity|nan)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)
 _YES, _NO = ("1", "on", "t", "true", "y", "yes"), ("0", "off", "f", "false", "n", "no")
 
@@ -267,7 +267,7 @@ def _string(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    if isinstance(value, int) or (isinstance(value, float) and value.is_integer()):
+    if isinstance(value, int) or (isinstance(value, float) and value.is_integer() and abs(value) < 2**63):
         return int(value)
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value.partition(".")[0])

@@ -136,7 +136,7 @@ def report_page(report: Report, folder: Path | None = None) -> str:
 def all_violations(cell: Cell) -> list[Violation]:
     """Every violation of a cell once, those that its checks carry and those that stand on the cell itself."""
     found = [*cell.violations, *(violation for check in cell.checks for violation in check.violations)]
-    return list({violation.model_dump_json(): violation for violation in found}.values())
+    return list({repr(violation): violation for violation in found}.values())  # JSON cannot carry a lone surrogate
 
 
 def _findings(cells: Iterable[Cell], folder: Path | None) -> list[dict[str, Any]]:

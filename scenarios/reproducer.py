@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from faults.catalogue import point
 from reports import words
 from reports.model import Violation
 from scenarios.case import Case
@@ -31,6 +32,7 @@ PROBE = ("faults/__init__.py", "faults/probe.py")
 # Every process of such a file starts cold, which takes longer than the fork that a case may have been shrunk with.
 SETTLE_S_MIN = 15.0
 WIDTH = 110
+THERE = "the process that stands there"  # as the words of a plan have it; at a point of the world, a plan means the worker
 NO_SECRET = "scripted"  # noqa: S105 (what stands where a secret would)
 
 _ROOT = Path(__file__).resolve().parents[1]
@@ -232,17 +234,13 @@ def _without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _versions(described: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, str]:
-    """What was known when it was recorded, and what the target's Python says of itself."""
+    """What was known when it was recorded, and what the target's Python says of itself; the harness's own Python, which
+    another one takes the place of, is left out."""
     line = next(iter(described["commands"].values()))
     module = line[2] if line[1:2] == ["-m"] else ""
-    found = _asked(described["python"], module) if described["python"] else {}
-    known = {name: value for name, value in versions.items() if name not in ("python", "target")}
-    return {"killpoint": "unknown", **known, **{name: found[key] for name, key in ASKED.items() if found.get(key)}}
-
-
-@cache
-def _asked(python: str, module: str) -> dict[str, Any]:
-    return ask(python, module, Path("/"))
+    found = ask(described["python"], module, Path("/")) if described["python"] else {}
+    known = {name: value for name, value in versions.items() if name != "python" and not value.endswith("unknown")}
+    return {**known, **{name: found[key] for name, key in ASKED.items() if found.get(key)}}
 
 
 # What a person reads -------------------------------------------------------------------------------------------------
@@ -255,8 +253,7 @@ def _about(recorded: Mapping[str, Any]) -> str:
         broken="\n\n".join(map(_broken, recorded["violations"])),
         model="\n".join(_numbered(_model(case))),
         users="\n".join(_numbered(words.steps_in_words(case))),
-        plan="\n".join(line for when, ops in words.plan_in_words(case) for line in [_line(f"{when}:"), *_numbered(ops)])
-        or _line("Nothing breaks."),
+        plan="\n".join(_plan(case)) or _line("Nothing does.", 8),
         bound=f"{case['settle_s_max']:g}",
         commands="\n".join(_line(f"{role}: {' '.join(line)}", 8) for role, line in target["commands"].items()),
         python=_line(f"where {{python}} is {target['python']}; another one with --python PATH.", 8)
@@ -299,8 +296,17 @@ def _reply(reply: Mapping[str, Any]) -> str:
     )
 
 
-def _numbered(lines: Sequence[str]) -> list[str]:
-    return [_line(f"{number}. {line}", 8) for number, line in enumerate(lines, 1)]
+def _plan(case: Mapping[str, Any]) -> Iterator[str]:
+    """What breaks, each address with the sentence of its point."""
+    for fault, (when, ops) in zip(case["plan"], words.plan_in_words(case), strict=True):
+        about = point(fault["at"].partition("#")[0])
+        who = "the worker" if about.role == "world" else THERE
+        yield _line(f"{when} ({about.sentence}):", 8)
+        yield from _numbered([op.replace(THERE, who) for op in ops], 12)
+
+
+def _numbered(lines: Sequence[str], indent: int = 8) -> list[str]:
+    return [_line(f"{number}. {line}", indent) for number, line in enumerate(lines, 1)]
 
 
 def _line(text: str, indent: int = 4) -> str:

@@ -19,6 +19,7 @@ import sys
 import traceback
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -162,6 +163,7 @@ def _look_around(commands: Mapping[str, list[str]], home: Path) -> dict[str, str
 ASKED = {"Python of the target": "python", "package of the target": "package"}
 
 
+@cache
 def ask(python: str, module: str, folder: Path) -> Data:
     """What this Python says of itself: `python`, its version; `there`, whether it has the module; `package`, the name and
     version of the distribution that the module is of. Empty if it is no Python. It is started in `folder`."""

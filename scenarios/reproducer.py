@@ -37,6 +37,8 @@ NO_SECRET = "scripted"  # noqa: S105 (what stands where a secret would)
 
 _ROOT = Path(__file__).resolve().parents[1]
 _ROOMS = ("faults", "scenarios", "reports")
+# The harness's own files, and not what else may stand in its folder, such as an environment.
+_OURS = re.compile(rf"{re.escape(str(_ROOT))}(?=/(?:{'|'.join(_ROOMS)})/|:|$)")
 _BESIDE = re.compile(r"with_name\(\"([\w.]+)\"\)")
 _PATH = re.compile(r"/(?:[\w.@+-]+/)*[\w.@+-]+")
 _OF_EVERY_SYSTEM = ("/bin", "/dev", "/etc", "/proc", "/run", "/sys", "/tmp", "/usr", "/var")  # noqa: S108 (not written to)
@@ -204,9 +206,9 @@ def _marked(value: Any, places: Places) -> Any:
         return {str(name): _marked(each, places) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [_marked(each, places) for each in value]
-    text = str(value)
+    text = _OURS.sub("{harness}", str(value))
     for name, each in markers(places, _ROOT).items():
-        text = text.replace(each, name)
+        text = text.replace(each, name) if name != "{harness}" else text
     return text
 
 

@@ -20,6 +20,7 @@ from scenarios.clients import StdioClient
 from scenarios.history import History, read_lines
 from scenarios.judge import judge
 from scenarios.mutants import matching
+from scenarios.showing import Show
 from scenarios.target import Places, Target
 from scenarios.targets import TARGETS
 from tests.scenarios.runs import ROOT, Running
@@ -290,6 +291,16 @@ def test_a_target_that_is_not_plain_data_is_refused_in_one_line(change: dict[str
     with pytest.raises(ValueError, match=r"^target theirs: ") as refused:
         reproducer.write(matrix.single(TARGETS["naive"], MAIL), target, [violation()], VERSIONS)
     assert why in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_an_environment_inside_the_source_tree_is_the_python_of_the_target(tmp_path: Path) -> None:
+    python = f"{ROOT}/.venv/bin/python"
+    target = replace(TARGETS["naive"], python=python, command=lambda _: [python, f"{ROOT}/scenarios/targets/naive.py"])
+    target = replace(target, client=lambda stage: StdioClient(stage, Show(target.command, target.environment)))
+    (tmp_path / "reproduce.py").write_text(reproducer.write(matrix.single(target, MAIL), target, [violation()], VERSIONS))
+    recorded = runpy.run_path(str(tmp_path / "reproduce.py"))["RECORDED"]["target"]
+    assert recorded["python"] == python
+    assert recorded["commands"] == {"worker": ["{python}", "{harness}/scenarios/targets/naive.py"]}
 
 
 def test_without_a_violation_there_is_nothing_to_reproduce() -> None:

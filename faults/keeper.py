@@ -139,11 +139,17 @@ class Keeper:
         self.tell(event="ready", threads=len(os.listdir("/proc/self/task")))  # noqa: PTH208 (pathlib would be imported)
 
     def start(self, order: dict[str, Any]) -> None:
+        pid = -1
+        # The keeper ignores SIGTERM. Until its child does not, one that is sent to the child must wait and not be lost.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         try:
             pid = os.fork()
         except OSError as error:
             self.tell(event="failed", id=order["id"], error=str(error))
             return
+        finally:
+            if pid != 0:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         if pid == 0:
             self.become(order)
         self.ids[pid] = order["id"]
@@ -171,6 +177,7 @@ class Keeper:
         signal.set_wakeup_fd(-1)
         for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD):
             signal.signal(each, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         signal.signal(signal.SIGINT, signal.default_int_handler)
         if order["entry"] is None:
             for each in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these, and exec would hand that down

@@ -130,6 +130,7 @@ _SAY: dict[str, Callable[[Data], str]] = {
     "point.fired": lambda d: f"{d.get('point')}#{d.get('ordinal')}: the plan is carried out",
     "point.released": lambda d: f"{d.get('point')}#{d.get('ordinal')}: let go",
     "kill": _kill,
+    "terminate": lambda d: f"{_who(d)} told to end (SIGTERM)",
     "freeze": lambda d: f"{_who(d)} frozen (SIGSTOP)",
     "thaw": lambda d: f"{_who(d)} thawed (SIGCONT)",
     "client.invoked": _invoked,

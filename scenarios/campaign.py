@@ -32,15 +32,16 @@ from reports import assemble, writer
 from reports.model import NO_SCRIPT, Cell, Report, Script
 from reports.pages import all_violations
 from scenarios import checks, library, matrix, reproducer
-from scenarios.case import Case
+from scenarios.case import Case, load
 from scenarios.contract import clauses
-from scenarios.engine import Engine, store_history, versions
+from scenarios.engine import Engine, store_history
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
 from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
+from scenarios.versions import versions
 from scenarios.world.handle import World
 
 # Each is half a megabyte; whoever has fifty wants the first of them.
@@ -131,6 +132,20 @@ def canary() -> Case:
     return found[0].model_copy(update={"id": CANARY_ID, "canary": True, "family": "canary"})
 
 
+def keep_case(out: Path, plan: Plan, case: Case) -> None:
+    """Make the case part of the run: its file and its place in the plan."""
+    path = case_path(out, case.id)
+    writer.atomic_write(path, case.to_json())
+    plan.cases.append(path.name)
+    plan.ids.append(case.id)
+    plan.save(out)
+
+
+def load_case(out: Path, name: str) -> Case:
+    """The case of a run that is stored under this file name."""
+    return load(out / "cases" / name)
+
+
 def case_path(out: Path, case_id: str) -> Path:
     """Where the file of a case stands."""
     return out / "cases" / (writer.safe_name(case_id) + ".json")
@@ -140,18 +155,20 @@ def play_and_write(engine: Engine, case: Case, out: Path) -> Cell:
     """Play one case of a run, judge it, and write down everything that is known about it."""
     judged = engine.play(case)
     store_history(history_path(out, case.id), judged.lines)
-    script = script_of(out, case, judged.cell, engine)
+    script = script_of(out, case, judged.cell, engine.target, engine.versions, engine.environment)
     return write_cell(out, case, judged.cell, judged.lines, engine.versions, script)
 
 
-def script_of(out: Path, case: Case, cell: Cell, engine: Engine) -> Script:
+def script_of(
+    out: Path, case: Case, cell: Cell, target: Target, known: Mapping[str, str], environment: Mapping[str, str]
+) -> Script:
     """The file that plays a failed cell by itself, or why there is none; empty for a cell that did not fail."""
     if not writer.has_repro(cell):
         return NO_SCRIPT
     if len(list((out / "repro").glob("*.py"))) >= SCRIPTS_MAX:
         return Script(why_not=f"this run has {SCRIPTS_MAX} of them already")
     try:
-        text = reproducer.write(case, engine.target, all_violations(cell), engine.versions, engine.environment)
+        text = reproducer.write(case, target, all_violations(cell), known, environment)
     except ValueError as error:
         return Script(why_not=str(error))
     return Script(text=text)

@@ -18,6 +18,10 @@ SCHEMA = "killpoint.case/1"
 CASE_BYTES_MAX = 4 * 1024 * 1024
 
 
+PLANNED = "planned"
+"""What stands for the name of a fault where a plan does what no line of the table of faults does."""
+
+
 class CaseError(ValueError):
     """A file that is no case, or one of another version. One line, for a user."""
 
@@ -153,7 +157,8 @@ Step = Annotated[
 class Case(_Data):
     """One case.
 
-    scenario, family: the workload's name, and the row family it stands in. fault: the name of the fault in the table.
+    scenario, family: the workload's name, and the row family it stands in. fault: the name of the fault in the table,
+    `none`, or PLANNED.
     steps: what users do, in order. plan: what breaks, where. settle_s_max: the bound on every wait for rest, seconds.
     disarmed: play the plan with every operation left out, to see whether the checks notice.
     canary: a case that must fail, or the run is red.

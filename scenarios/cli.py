@@ -6,6 +6,7 @@ Exit status: 0 accepted; 1 a violation; 2 used wrongly, with one line that says 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -15,11 +16,11 @@ import typer
 from rich.console import Console
 
 from faults.errors import HarnessFault
-from scenarios import catalogues, doctor, mutants, progress, replaying
+from scenarios import catalogues, doctor, explorer, mutants, progress, replaying, sweep
 from scenarios.matrix import Wanted
 from scenarios.targets import target as target_named
 
-COMMANDS = ("run", "replay", "show", "doctor", "mutants", "report", "diff")
+COMMANDS = ("run", "replay", "explore", "sweep", "show", "doctor", "mutants", "report", "diff")
 ACCEPTED, USAGE, HARNESS, INTERRUPTED = 0, 2, 4, 130
 
 app = typer.Typer(
@@ -71,6 +72,40 @@ def replay(
 ) -> int:
     """Play one stored case again, and say whether the same violation came, another one, or none."""
     return replaying.replay(file, times, target, mutant, cold, out)
+
+
+@app.command(short_help="Play schedules that nobody wrote down.")
+def explore(
+    target: TargetName = "reference",
+    examples: Annotated[int, typer.Option(min=1, max=1_000_000, help="how many schedules")] = 200,
+    seconds: Annotated[float | None, typer.Option(min=1, help="begin no more schedules after so many seconds")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same schedules")] = 0,
+    mutant: Annotated[str | None, typer.Option(help="put this seeded defect into the reference")] = None,
+    first: Annotated[bool, typer.Option("--first", help="end with the first failure, made small")] = False,
+    database: Annotated[Path, typer.Option(help="where failures are kept, to be tried first next time")] = Path(
+        ".killpoint"
+    ),
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    folder: Out = Path("explored"),
+) -> int:
+    """Play schedules that nobody wrote down on real processes; make small what fails, and say what was reached."""
+    if mutant is not None:
+        mutants.only(mutant, target)
+    wish = explorer.Wish(examples, seconds, seed, mutant, database, first)
+    return explorer.explore(target_named(target), wish, folder.resolve(), jobs, out)
+
+
+@app.command("sweep", short_help="Kill at every hit of every point of a scenario.")
+def sweep_command(
+    scenario: Annotated[str, typer.Option(help="a scenario, or a shell pattern over scenarios")],
+    target: TargetName = "reference",
+    pairs: Annotated[bool, typer.Option("--pairs/--no-pairs", help="then at every pair with a point of recovery")] = True,
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
+    folder: Out = Path("swept"),
+) -> int:
+    """Kill at every hit of every point of a scenario until nothing is left to kill, then at every pair of deaths."""
+    command = shlex.join(["killpoint", *sys.argv[1:]])
+    return sweep.sweep(target, scenario, pairs, folder.resolve(), jobs, command, out)
 
 
 @app.command(short_help="Show a catalogue, such as points or faults.")

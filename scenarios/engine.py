@@ -10,12 +10,10 @@ import gc
 import gzip
 import json
 import os
-import platform
 import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,19 +24,10 @@ from reports.model import Cell
 from scenarios.case import Case
 from scenarios.history import History, as_line, read_lines
 from scenarios.judge import broken_off, judge
-from scenarios.runner import Stagehand
+from scenarios.runner import LATE_POINT_S_MAX, Stagehand
 from scenarios.target import Target
+from scenarios.versions import versions
 from scenarios.world.handle import World
-
-
-def versions(target: Target) -> dict[str, str]:
-    """What a verdict depends on beside the case: harness, target, Python and system."""
-    return {
-        "killpoint": version("killpoint"),
-        "target": f"{target.name} {target.version()}",
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +50,7 @@ class Engine:
     scratch: Path
     world: World | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+    late_point_s_max: float = LATE_POINT_S_MAX
 
     def __enter__(self) -> Self:
         self._own_world = self.world is None
@@ -85,6 +75,7 @@ class Engine:
         began = time.monotonic()
         logs = self.scratch / f"{os.getpid()}-{time.monotonic_ns()}"
         hand = Stagehand(case, self.target, self._keeper, self._world, logs, self.environment, record_all)
+        hand.late_point_s_max = self.late_point_s_max
         try:
             played = hand.play()
         except Exception as fault:  # whatever it is, it is ours and says nothing about the target

@@ -131,10 +131,13 @@ def _foreign_death(history: History, kills: list[Kill]) -> str | None:
         if not kill.proved:
             return f"kill of {kill.role}.{kill.life} is not proved: {kill.why}"
     ours = {kill.pid for kill in kills}
+    told = {record["pid"] for record in history.of("terminate")}
     settled = history.of("case.settled")
     for record in history.of("process.exited"):
         if settled and record.seq > settled[-1].seq:
             break
+        if record["pid"] in told and record["signal"] == "SIGTERM":
+            continue  # it was told to end before it could hear that in any other way
         if record["pid"] not in ours and (record["signal"] is not None or record["exit_code"]):
             how = f"signal {record['signal']}" if record["signal"] is not None else f"status {record['exit_code']}"
             said = f": {record['said']}" if record.get("said") else ""

@@ -109,6 +109,16 @@ def matching(glob: str) -> tuple[Mutant, ...]:
     return found
 
 
+def only(name: str, target: str) -> Mutant:
+    """The one mutant of this name, to be put into this target. Raises ValueError if it cannot."""
+    if target != "reference":
+        raise ValueError(f"mutant {name!r} is a defect of the reference; it cannot be put into {target}")
+    found = [each for each in matching(name) if each.name == name]
+    if not found:
+        raise ValueError(f"{name!r} is a pattern; give one mutant's whole name, `killpoint show mutants` lists them")
+    return found[0]
+
+
 def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
     """Play these mutants side by side, each in the cells that it names, and give what became of each, in order.
 

@@ -19,13 +19,14 @@ from reports import repro
 from reports.assemble import EXIT_STATUS
 from reports.model import Cell
 from scenarios import campaign, mutants, progress
-from scenarios.case import Case, CaseError, load, parse, read
-from scenarios.engine import Engine, load_history, versions
+from scenarios.case import PLANNED, Case, CaseError, load, parse, read
+from scenarios.engine import Engine, load_history
 from scenarios.history import History
 from scenarios.judge import broken_off, judge
 from scenarios.target import Target
 from scenarios.targets import in_file as target_in_file
 from scenarios.targets import target as target_named
+from scenarios.versions import versions
 
 EXIT = {"held": 0, "violated": 1}
 ALTERED = "its evidence was altered: "
@@ -75,7 +76,7 @@ class _Repro(BaseModel):
 def _known(case: Case, file: Path, target: str | None) -> Case:
     """The case, if its fault and target are known here by name; the plan has been looked at when it was parsed."""
     try:
-        if case.fault != "none":
+        if case.fault not in ("none", PLANNED):
             fault_named(case.fault)
         if target is None:
             target_in_file(case.target)
@@ -102,8 +103,16 @@ def _read(file: Path, target: str | None) -> tuple[Case, list[str] | None, dict[
     stored = file.parent.parent / "cells" / file.name
     if file.parent.name == "cases" and stored.is_file():
         cell = Cell.model_validate_json(stored.read_text("utf-8"))
-        return case, sorted({each.check for each in cell.violations}), {}
+        return case, sorted({each.check for each in cell.violations}), _versions_beside(stored.parent.parent)
     return case, None, {}
+
+
+def _versions_beside(folder: Path) -> dict[str, str]:
+    """What the run in this folder was played with; nothing if it does not say."""
+    for name in ("plan.json", "explore.json"):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return dict(json.loads((folder / name).read_bytes())["versions"])
+    return {}
 
 
 def _tell_changes(recorded: dict[str, str], now: dict[str, str], console: Console) -> None:
@@ -122,7 +131,7 @@ def _tell(
 ) -> None:
     for (status, checks), count in found.most_common():
         named = f" by {', '.join(checks)}" if checks else ""
-        console.print(f"{count} of {times}: {status}{named}{_against(checks, expected)}", markup=False)
+        console.print(f"{count} of {times}: {status}{named}{_against(checks, expected, count, times)}", markup=False)
     for violation in last.violations:
         console.print(f"  {violation.check} ({', '.join(violation.clauses)}): {violation.promise}", markup=False)
         console.print(f"    expected: {violation.expected.says}", markup=False)
@@ -133,14 +142,19 @@ def _tell(
     console.print(f"{case.id} on {case.target}: {times} plays, {same} verdicts", style="bold")
 
 
-def _against(checks: tuple[str, ...], expected: list[str] | None) -> str:
+def _against(checks: tuple[str, ...], expected: list[str] | None, count: int, times: int) -> str:
     if expected is None:
         return ""
     if list(checks) == expected:
         return ": the same as recorded" if checks else ""
     if not checks:
-        return ": no longer reproduced"
+        return f": no longer reproduced{_bound(count, times)}"
     return f": another violation, recorded was {', '.join(expected) or 'none'}"
+
+
+def _bound(count: int, times: int) -> str:
+    """What so many plays without the violation say about its rate: the rule of three, with 95 % confidence."""
+    return f" (0 of {times}, below 3/{times} = {min(1.0, 3 / times):.0%})" if count == times > 1 else ""
 
 
 def judge_again(folder: Path, spec: str | None, console: Console) -> int:

@@ -24,7 +24,7 @@ from reports.model import Violation
 from scenarios.case import Case
 from scenarios.clients import HttpClient, StdioClient
 from scenarios.showing import Show
-from scenarios.standalone.player import ASKED, ask, markers
+from scenarios.standalone.player import ASKED, ask, markers, runs
 from scenarios.target import Places, Stage, Target
 
 PLAYER = "scenarios/standalone/player.py"
@@ -239,9 +239,9 @@ def _versions(described: Mapping[str, Any], versions: Mapping[str, str]) -> dict
     """What was known when it was recorded, and what the target's Python says of itself; the harness's own Python, which
     another one takes the place of, is left out."""
     line = next(iter(described["commands"].values()))
-    module = line[2] if line[1:2] == ["-m"] else ""
-    found = ask(described["python"], module, Path("/")) if described["python"] else {}
-    known = {name: value for name, value in versions.items() if name != "python" and not value.endswith("unknown")}
+    program = runs([word.replace("{harness}", str(_ROOT)) for word in line])
+    found = ask(described["python"], program, Path("/")) if described["python"] else {}
+    known = {name: value for name, value in versions.items() if name not in ("python", "target")}
     return {**known, **{name: found[key] for name, key in ASKED.items() if found.get(key)}}
 
 

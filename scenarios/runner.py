@@ -77,6 +77,7 @@ class Stagehand:
     """Plays one case. Make one for each case; `play` once.
 
     record_all: have every point reported, the frequent ones too, whether the plan names them or not.
+    late_point_s_max: how long, once all is at rest, a point of the plan that nobody has come to is still waited for.
     """
 
     case: Case
@@ -86,6 +87,7 @@ class Stagehand:
     logs: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     record_all: bool = False
+    late_point_s_max: float = LATE_POINT_S_MAX
 
     def __post_init__(self) -> None:
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -94,7 +96,7 @@ class Stagehand:
         self._lives: dict[str, list[Life]] = {role: [] for role in self.target.roles}
         self._busy = self._ups = self._launching = 0
         self.broken = False
-        self.starting = threading.Lock()
+        self.starting, self.killing = threading.Lock(), threading.Lock()
         self._frozen: set[str] = set()
         self._last_point: dict[str, str] = {}
         self._pending = {str(fault.at): fault for fault in self.case.plan}
@@ -319,7 +321,7 @@ class Stagehand:
         settled = self._settle(self.case.settle_s_max)
         if self._pending and not self.case.disarmed:
             # A point may lie behind the last word that clients hear.
-            self._until(lambda: not self._pending, time.monotonic() + LATE_POINT_S_MAX)
+            self._until(lambda: not self._pending, time.monotonic() + self.late_point_s_max)
             settled = self._settle(self.case.settle_s_max)
         self.history.write(
             "case.settled", within_s_max=self.case.settle_s_max, settled=settled, why=None if settled else "bound passed"
@@ -435,6 +437,7 @@ class Stagehand:
 
     def _bounce(self, role: str) -> None:
         for life in self._alive(role):
+            self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=True)
             life.process.terminate()
             life.process.wait(EXIT_S_MAX)
         self._start(role)
@@ -584,13 +587,18 @@ class _Moment:
         answer()
 
     def _kill(self, life: Life) -> None:
+        if life is self._self and self._held.process != "world":
+            self._answered = True
+        with self._hand.killing:  # another part of the plan may be at the same process
+            if not life.process.exited:
+                self._kill_living(life)
+
+    def _kill_living(self, life: Life) -> None:
         hand, held = self._hand, self._held
         before = OomCount.read()
         sent = life.process.kill()
         status = life.process.wait(EXIT_S_MAX)
         proof = prove(status, held, sent, before, OomCount.read())
-        if life is self._self and held.process != "world":
-            self._answered = True
         hand.history.write(
             "kill",
             role=life.role,
@@ -618,6 +626,7 @@ class _Moment:
         hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid)
 
     def _terminate(self, life: Life, grace: bool) -> None:
+        self._hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
         life.process.terminate()
         if grace:
             if not self._answered:

@@ -18,6 +18,7 @@ from faults.catalogue import Point, UnknownPoint, point
 from scenarios.case import Call, Case, Reply
 from scenarios.history import History, Record
 from scenarios.snapshot import EffectView, ItemView, SessionView, Snapshot, WorkView
+from scenarios.world import model
 
 # Which receiver of the world a tool of the scripted model writes to. A tool that is not listed may write to any.
 RECEIVERS = {"charge": "keyed", "mail": "plain", "publish": "plain", "note_plugin": "plain", "order": "ambiguous"}
@@ -104,6 +105,13 @@ class Command:
     def concerns(self, session: str) -> bool:
         """Whether it speaks of this session."""
         return self.session is None or self.session == session
+
+    def may_follow(self, other: Command) -> bool:
+        """Whether it may have been carried out after `other`: by the control versions, where both were heard; else if it
+        was not over when the other was asked for."""
+        if self.version is not None and other.version is not None:
+            return self.version > other.version
+        return self.heard is None or self.heard.seq > other.invoked.seq
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,13 +299,13 @@ class Evidence:
 
     def holds(self, session: str) -> list[Hold]:
         """The times in which a pause, stop or quit holds this session. A resume ends a pause from the moment it is asked
-        for; nothing ends a stop for what was accepted before it."""
+        for, if the two may have been carried out in this order; nothing ends a stop for what was accepted before it."""
         commands = self.commands_of(session)
         found = []
         for command in commands:
             if command.acknowledged is None or command.action == "resume":
                 continue
-            resumes = [c.invoked for c in commands if c.action == "resume" and c.invoked.seq > command.invoked.seq]
+            resumes = [c.invoked for c in commands if c.action == "resume" and c.may_follow(command)]
             until = resumes[0] if resumes and command.action == "pause" else None
             found.append(Hold(command, command.acknowledged, until))
         return found
@@ -370,17 +378,8 @@ class Evidence:
         return {record["n"]: record for record in self.history.of(kind)}
 
     def _active(self, messages: tuple[dict[str, Any], ...]) -> tuple[str | None, int]:
-        texts = [content(message) for message in messages if message.get("role") == "user"]
-        active = texts[-1] if texts else None
-        if messages and messages[-1].get("role") == "system":
-            note = content(messages[-1])
-            quoted = [text for text in self.case.script.replies if text and text in note]
-            active = max(quoted, key=len) if quoted else active
-        if active is None:
-            return None, 0
-        places = [i for i, m in enumerate(messages) if m.get("role") == "user" and content(m) == active]
-        after = messages[places[-1] + 1 :] if places else messages
-        return active, sum(1 for m in after if m.get("role") == "assistant" and m.get("tool_calls"))
+        active = model.active_input(self.case.script, messages) if messages else ""
+        return (active, model.step_index(self.case.script, active, messages)) if active else (None, 0)
 
     @cached_property
     def _owners(self) -> dict[int, Input | None]:

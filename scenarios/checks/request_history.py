@@ -131,8 +131,9 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
             if any(item.text == text and not item.placeholder for item in stored[call]):
                 real_since.setdefault(call, request.record)
             unlearned = call in real_since and text in e.placeholders
+            still_open = call not in real_since and _says_open(text)
             found.verify(
-                _among(text, known) and not unlearned,
+                still_open or (_among(text, known) and not unlearned),
                 f"the result of {call} as it is stored, the real one where there is one",
                 f"request {request.n} gives it as {text[:60]!r}",
                 since=real_since.get(call),
@@ -142,12 +143,16 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
     texts = {item.text for _, item in e.items if item.placeholder and item.call_id in unknown}
     if texts:
         found.verify(
-            len(texts) == 1 and any(words in next(iter(texts)).lower() for words in OPEN_WORDS),
+            len(texts) == 1 and _says_open(next(iter(texts))),
             "one fixed placeholder that says the outcome is unknown",
             f"these are used: {', '.join(repr(text[:60]) for text in sorted(texts))}",
             since=None,
             at=e.final_record,
         )
+
+
+def _says_open(text: str) -> bool:
+    return any(words in text.lower() for words in OPEN_WORDS)
 
 
 def _among(text: str, known: list[str]) -> bool:

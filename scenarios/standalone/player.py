@@ -39,19 +39,25 @@ ASK_S_MAX = 60
 
 Data = dict[str, Any]
 
-# What the target's Python is asked about itself and the module that it is to run.
+# What the target's Python is asked about itself and the module or script that it is to run.
 _QUESTION = """
-import json, platform, sys
+import hashlib, json, platform, sys
 from importlib import metadata, util
-module = sys.argv[1]
-found = {"python": platform.python_version(), "there": not module or util.find_spec(module) is not None, "package": None}
+from pathlib import Path
+name = sys.argv[1]
+spec = util.find_spec(name) if name and not name.endswith(".py") else None
+files = [path for folder in (spec and spec.submodule_search_locations or ()) for path in sorted(Path(folder).rglob("*.py"))]
+files = files or [Path(each) for each in (spec.origin if spec else name,) if each and Path(each).is_file()]
+sources = hashlib.sha256(b"\\0".join(path.read_bytes() for path in files)).hexdigest()[:12] if files else None
+found = {"python": platform.python_version(), "there": bool(spec or not name or files), "sources": sources, "package": None}
 try:
-    name = metadata.packages_distributions()[module.partition(".")[0]][0]
-    found["package"] = name + " " + metadata.version(name)
+    package = metadata.packages_distributions()[name.partition(".")[0]][0]
+    found["package"] = package + " " + metadata.version(package)
 except Exception:
     pass
 print(json.dumps(found))
 """
+ASKED = {"Python of the target": "python", "package of the target": "package", "sources of the target": "sources"}
 
 
 class Unusable(Exception):
@@ -149,26 +155,30 @@ def _look_around(commands: Mapping[str, list[str]], home: Path) -> dict[str, str
             raise Unusable(
                 f"{wanted}: is not there or cannot be run; name the target's with --python PATH or --command LINE"
             )
-        script = next((word for word in line[1:] if word.endswith(".py")), None)
-        if script and not script.startswith("{") and not Path(script).exists():
-            raise Unusable(f"{script}: is not there; name the target's own with --command LINE")
-        module = line[2] if line[1:2] == ["-m"] else ""
-        found = ask(line[0], module, home) if module or script else {}
+        program = runs(line).replace("{harness}", str(home))
+        if program.endswith(".py") and not Path(program).exists():
+            raise Unusable(f"{program}: is not there; name the target's own with --command LINE")
+        found = ask(line[0], program, home) if program else {}
         if not found.get("there", True):
-            raise Unusable(f"{line[0]}: has no module {module!r}; name the Python that has it with --python PATH")
+            raise Unusable(f"{line[0]}: has no module {program!r}; name the Python that has it with --python PATH")
         now |= {name: found[key] for name, key in ASKED.items() if found.get(key)}
     return now
 
 
-ASKED = {"Python of the target": "python", "package of the target": "package"}
+def runs(line: list[str]) -> str:
+    """The module or the script that a command line of a Python runs, or nothing."""
+    if line[1:2] == ["-m"] and len(line) > 2:
+        return line[2]
+    return line[1] if len(line) > 1 and line[1].endswith(".py") else ""
 
 
 @cache
-def ask(python: str, module: str, folder: Path) -> Data:
-    """What this Python says of itself: `python`, its version; `there`, whether it has the module; `package`, the name and
-    version of the distribution that the module is of. Empty if it is no Python. It is started in `folder`."""
+def ask(python: str, program: str, folder: Path) -> Data:
+    """What this Python says of itself and of a module or a script that it is to run: `python`, its version; `there`,
+    whether it has it; `package`, the distribution that it is of and its version; `sources`, a digest of its files. Empty if
+    it is no Python. It is started in `folder`."""
     try:
-        line = [python, "-c", _QUESTION, module]
+        line = [python, "-c", _QUESTION, program]
         ran = subprocess.run(line, capture_output=True, text=True, timeout=ASK_S_MAX, check=True, cwd=folder)
         return dict(json.loads(ran.stdout))
     except (OSError, subprocess.SubprocessError, ValueError):

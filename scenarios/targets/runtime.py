@@ -9,6 +9,7 @@ from faults.catalogue import POINTS
 from scenarios.clients import HttpClient
 from scenarios.contract import expand
 from scenarios.target import Places, Target
+from scenarios.versions import of_package
 
 CLAIMS = expand(
     "ADM-1..6 INT-1..8 INT-12..14 OWN-1..4 OWN-6..7 REC-1..9 REC-11 REC-13 EFF-1..4 EFF-6..7 EFF-10 EFF-12..13"
@@ -52,4 +53,5 @@ REFERENCE = Target(
     ready=_ready,
     has_clock=True,
     abilities=frozenset({"files", "plugins", "clock"}),
+    version=lambda: of_package("reference"),
 )

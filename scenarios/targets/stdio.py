@@ -14,6 +14,7 @@ from scenarios.clients import StdioClient
 from scenarios.contract import expand
 from scenarios.showing import Show
 from scenarios.target import Places, Target
+from scenarios.versions import of_file
 
 # What anyone would expect of a script that keeps a checkpoint, whether its author thought of it or not.
 CLAIMS = expand("ADM-1..3 ADM-5 INT-2 REC-9 REC-11 EFF-3..4 HIS-3 USE-2..4 UIX-6")
@@ -49,6 +50,7 @@ def _target(name: str, title: str) -> Target:
         entrances=("stdio",),
         stdio=True,
         sends_controls=False,
+        version=lambda: of_file(Path(__file__).with_name(f"{name}.py")),
     )
 
 

@@ -43,15 +43,30 @@ def active_input(script: Script, messages: Sequence[Message]) -> str:
     return next((content_text(each) for each in reversed(messages) if each.get("role") == "user"), "")
 
 
-def step_index(text: str, messages: Sequence[Message]) -> int:
-    """How many replies with calls the conversation already holds after the last user message that says `text`; over
-    the whole conversation, if none says it."""
+def step_index(script: Script, text: str, messages: Sequence[Message]) -> int:
+    """How many replies with calls the conversation already holds for the input `text`: those after the last user message
+    that says it, without those that the script has for another input, which may have been served in between."""
+    mine = [_asked(reply) for reply in script.replies.get(text, ()) if reply.calls]
+    others = [_asked(reply) for other, replies in script.replies.items() if other != text for reply in replies]
+    start = max((i for i, each in enumerate(messages) if _says(each, text)), default=-1) + 1
     count = 0
-    for message in reversed(messages):
-        if message.get("role") == "user" and content_text(message) == text:
-            break
-        count += message.get("role") == "assistant" and bool(message.get("tool_calls"))
+    for message in messages[start:]:
+        if message.get("role") == "assistant" and message.get("tool_calls"):
+            asked = _asked_in(message)
+            count += asked not in others or asked in mine[count : count + 1]
     return count
+
+
+def _says(message: Message, text: str) -> bool:
+    return message.get("role") == "user" and content_text(message) == text
+
+
+def _asked(reply: Reply) -> list[tuple[str, str]]:
+    return [(call.tool, arguments_text(call.arguments)) for call in reply.calls]
+
+
+def _asked_in(message: Message) -> list[tuple[str, str]]:
+    return [(call["function"]["name"], str(call["function"]["arguments"])) for call in message["tool_calls"]]
 
 
 def reply_to(script: Script, messages: Sequence[Message]) -> Reply:
@@ -60,7 +75,7 @@ def reply_to(script: Script, messages: Sequence[Message]) -> Reply:
     replies = script.replies.get(text)
     if not replies:
         return UNSCRIPTED
-    return replies[min(step_index(text, messages), len(replies) - 1)]
+    return replies[min(step_index(script, text, messages), len(replies) - 1)]
 
 
 def call_id(n: int, i: int) -> str:

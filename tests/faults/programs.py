@@ -62,6 +62,12 @@ def graceful(argv: list[str]) -> int:
     return 7
 
 
+def rests(argv: list[str]) -> int:
+    """Do nothing until a signal comes, which it leaves as it is."""
+    signal.pause()
+    return 0
+
+
 def dispositions(argv: list[str]) -> int:
     """Exit with 0 if it has the signal handlers of a fresh interpreter."""
     default = [signal.getsignal(each) == signal.SIG_DFL for each in (signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD)]

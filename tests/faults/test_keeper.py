@@ -197,3 +197,13 @@ def test_a_keeper_that_is_killed_takes_its_processes_along(folder: CaseFolder) -
         with pytest.raises(KeeperError, match="is gone"):
             keeper.sweep()
     assert not is_alive(processes[0].pid, processes[0].start_time)
+
+
+@pytest.mark.parametrize("cold", [False, True], ids=["warm", "cold"])
+def test_a_process_that_is_told_to_end_as_soon_as_it_was_started_ends(start: Start, cold: bool) -> None:
+    """The keeper ignores SIGTERM, and so does its child for its first moments; what is sent then must not be lost."""
+    for _ in range(40):
+        process = start("rests", cold=cold)
+        process.terminate()
+        status = process.wait(WAIT_S_MAX)
+        assert status is not None and status.signal is signal.SIGTERM

@@ -15,13 +15,12 @@ from typing import Any
 
 import pytest
 
-from reports.model import NO_SCRIPT
+from reports.model import NO_SCRIPT, Cell, Script
 from scenarios import campaign, matrix
 from scenarios.campaign import CANARY_ID
 from scenarios.cli import main
-from scenarios.engine import Engine
 from scenarios.judge import broken_off
-from scenarios.target import Places
+from scenarios.target import Places, Target
 from scenarios.targets import target as target_named
 from tests.reports import made_up
 from tests.scenarios.runs import RUN_S_MAX, environment, killpoint
@@ -331,16 +330,17 @@ def test_a_run_writes_so_many_files_and_says_why_there_is_no_other(tmp_path: Pat
     (tmp_path / "repro").mkdir()
     naive = target_named("naive")
     case = matrix.single(naive, "mail/effect.applied#1/worker-killed")
-    engine = Engine(naive, tmp_path / "scratch")
-    engine.versions = {}
     cell = broken_off(case, "").model_copy(update={"status": "violated", "violations": [made_up.violation()]})
-    assert (campaign.script_of(tmp_path, case, cell, engine).text or "").startswith("#!/usr/bin/env python3")
-    assert campaign.script_of(tmp_path, case, cell.model_copy(update={"canary": True}), engine) == NO_SCRIPT
-    engine.target = replace(naive, command=by_the_folder)
-    assert "its command is not the same each time" in (campaign.script_of(tmp_path, case, cell, engine).why_not or "")
+
+    def script(cell: Cell = cell, target: Target = naive) -> Script:
+        return campaign.script_of(tmp_path, case, cell, target, {}, {})
+
+    assert (script().text or "").startswith("#!/usr/bin/env python3")
+    assert script(cell.model_copy(update={"canary": True})) == NO_SCRIPT
+    assert "its command is not the same each time" in (script(target=replace(naive, command=by_the_folder)).why_not or "")
     for number in range(campaign.SCRIPTS_MAX):
         (tmp_path / "repro" / f"{number}.py").touch()
-    assert campaign.script_of(tmp_path, case, cell, engine).why_not == "this run has 50 of them already"
+    assert script() == Script(why_not="this run has 50 of them already")
 
 
 def test_a_replay_with_a_mutant_that_is_none_is_refused(accepted: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,6 +84,7 @@ def test_a_defect_is_reproduced_and_is_not_without_it(tmp_path: Path, name: str)
     file = written(tmp_path, mutant.cells[0], TARGETS["reference"], mutant.check, {"REFERENCE_MUTANT": name})
     done = played(file)
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "reproduced 1 of 1"), done.stdout + done.stderr
+    assert done.stdout.count("changed since it was recorded") == 1, "the system, which was made up"
     assert f"\n  {mutant.check} (" in done.stdout and "\n    seen:     " in done.stdout
     sound = played(file, "--set", "REFERENCE_MUTANT=")
     assert (sound.returncode, sound.stdout.splitlines()[-1]) == (0, "no longer reproduced 1 of 1"), sound.stdout
@@ -94,6 +95,7 @@ def test_it_is_played_so_many_times_and_its_histories_are_kept(naive: Path, tmp_
     assert done.returncode == 1, done.stdout + done.stderr
     said = done.stdout.splitlines()
     assert said[0].startswith("changed since it was recorded: system was Plan 9, is Linux ")
+    assert sum("changed since" in line for line in said) == 1
     assert [line for line in said if " of 3: " in line] == [f"{n} of 3: reproduced" for n in (1, 2, 3)]
     assert said[-1] == "reproduced 3 of 3" and sum("no-duplicate-write" in line for line in said) == 1
     assert sorted(each.name for each in (tmp_path / "kept").iterdir()) == [f"history-{n}.jsonl" for n in (1, 2, 3)]
@@ -126,6 +128,7 @@ def test_another_program_can_be_put_in_place_of_the_target(naive: Path) -> None:
     done = played(naive, "--command", command)
     assert done.returncode == 3 and "  done-means-done (" in done.stdout, done.stdout + done.stderr
     assert "  no-duplicate-write (" not in done.stdout
+    assert "changed since it was recorded: sources of the target was " in done.stdout
 
 
 BARE = str(Path(sys.executable).resolve())

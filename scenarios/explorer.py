@@ -1,0 +1,387 @@
+"""Owns exploring: schedules that nobody wrote down are drawn, played on real processes, and judged by every check.
+
+What failed before is tried first. What fails is played again before it is believed, made as small as it can be, and
+written down as a case, its evidence and a reproducer. What was reached is counted, and generation leans towards what is
+still missing.
+
+The order of the schedules depends on the seed and on which pairs of point and fault fired so far, on nothing else: the
+same seed gives the same schedules for a target that does the same.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hypothesis.database import DirectoryBasedExampleDatabase
+from rich.console import Console
+
+from reports import writer
+from scenarios import campaign, schedules
+from scenarios.case import Case, CaseError, parse
+from scenarios.engine import Engine, Judged, store_history
+from scenarios.lanes import Lanes
+from scenarios.schedules import Leaning
+from scenarios.shrinker import shrink
+from scenarios.target import Target
+from scenarios.versions import versions
+
+SCHEMA = "killpoint.explored/1"
+BATCH = 16  # how many schedules are drawn before what they reached is looked at; part of what a seed means
+CONFIRM_PLAYS = 5
+CHANCE_PLAYS = 30  # what a rate of none is measured with: below 3/30 with 95 % confidence
+CHANCE_TRIES = 3
+SHRUNK_RATE_MIN = 1 / 3  # what comes more rarely would be made small by chance alone
+SHRINK_PLAYS_MAX = 120
+LATE_POINT_S_MAX = 0.25
+SETTLE_S_MAX = 8.0
+PLAIN_LINE_EVERY_S = 10.0
+EVERY_STATE = "nothing told yet"
+MISSING_SHOWN_MAX = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked for: so many schedules, at most so many seconds, from which seed, kept where.
+
+    mutant: a seeded defect to put into the reference. first: end with the first failure that was found and made small.
+    shrink_plays_max: how many plays one failure may cost to be made small.
+    """
+
+    examples: int = 200
+    seconds: float | None = None
+    seed: int = 0
+    mutant: str | None = None
+    database: Path = Path(".killpoint")
+    first: bool = False
+    shrink_plays_max: int = SHRINK_PLAYS_MAX
+
+
+@dataclass(slots=True)
+class Failure:
+    """One failure: which check saw it, the schedule it was found in, the smallest case of it, and how often it came.
+
+    found_after: how many cases had been played when it was seen. plays: how many it took to confirm it and to make it
+    small. seen, of: how often the smallest case failed again, and in how many plays.
+    """
+
+    check: str
+    schedule: Case
+    case: Case
+    found_after: int
+    plays: int = 0
+    seen: int = 0
+    of: int = 0
+    finished: bool = True
+    judged: Judged | None = None
+
+    @property
+    def rate(self) -> str:
+        """How often it came, in words; a rate of none is given with its bound."""
+        if self.seen:
+            return f"{self.seen} of {self.of}"
+        return f"0 of {self.of}, below 3/{self.of} = {3 / self.of:.0%}"
+
+
+@dataclass(slots=True)
+class Coverage:
+    """What the schedules reached: addresses, and at which of them, in which state of the session, which fault was played.
+
+    The state is what clients had been told last before it.
+    """
+
+    reached: set[tuple[str, int]] = field(default_factory=set)
+    fired: Counter[tuple[str, int, str, str]] = field(default_factory=Counter)
+
+    def add(self, case: Case, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Count what this play reached."""
+        faults = {str(fault.at): schedules.fault_of(fault) for fault in case.plan}
+        state = EVERY_STATE
+        for line in lines:
+            data = line["data"]
+            match line["kind"]:
+                case "client.event":
+                    state = str(data["data"].get("state") or state)
+                case "point.reached":
+                    self.reached.add((data["point"], data["ordinal"]))
+                case "point.fired":
+                    fault = faults[f"{data['point']}#{data['ordinal']}"]
+                    self.fired[data["point"], data["ordinal"], state, fault] += 1
+
+    def missing(self, target: Target) -> list[tuple[str, str]]:
+        """The pairs of point and fault that were never brought about, in a stable order."""
+        done = {(point, fault) for point, _, _, fault in self.fired}
+        return [pair for pair in schedules.pairs(target) if pair not in done]
+
+    def unreached(self, target: Target) -> list[str]:
+        """The points that no schedule reached at all."""
+        points = {point for point, _ in self.reached}
+        return [name for name in target.points if name not in points]
+
+    def lines(self, target: Target) -> Iterator[str]:
+        """What was reached and what never was, for a reader."""
+        pairs = len(schedules.pairs(target))
+        missing = self.missing(target)
+        yield (
+            f"reached {len(target.points) - len(self.unreached(target))} of {len(target.points)} points at"
+            f" {len(self.reached)} addresses; {pairs - len(missing)} of {pairs} pairs of point and fault;"
+            f" {len(self.fired)} of point, ordinal, state and fault"
+        )
+        if unreached := self.unreached(target):
+            yield f"never reached: {', '.join(unreached)}"
+        if missing:
+            shown = ", ".join(f"{point} × {fault}" for point, fault in missing[:MISSING_SHOWN_MAX])
+            more = f" and {len(missing) - MISSING_SHOWN_MAX} more" if len(missing) > MISSING_SHOWN_MAX else ""
+            yield f"never played: {shown}{more}"
+
+
+@dataclass(slots=True)
+class Explored:
+    """What an exploration found: how the schedules were judged, what they reached, and the failures."""
+
+    wish: Wish
+    target: Target
+    statuses: Counter[str] = field(default_factory=Counter)
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: list[Failure] = field(default_factory=list)
+    voids: list[str] = field(default_factory=list)
+    again: int = 0
+    plays: int = 0
+    seconds: float = 0.0
+
+    @property
+    def status(self) -> int:
+        """The exit status: 1 with a failure; 3 if a death was not ours, or nothing was held; else 0."""
+        if self.failures:
+            return 1
+        return 3 if self.voids or not self.statuses["held"] else 0
+
+
+def explore(target: Target, wish: Wish, out: Path, jobs: int, console: Console) -> int:
+    """Explore this target, write what was found into `out`, and give the exit status.
+
+    Raises ValueError, in one line, for a folder that holds other things.
+    """
+    writer.prepare(out)
+    explored = Explored(wish, target)
+    environment = _environment(wish)
+    with Lanes(target, jobs, environment, LATE_POINT_S_MAX) as lanes:
+        try:
+            _Exploration(explored, lanes, out, console).run()
+        finally:
+            _write(explored, out)
+    _tell(explored, out, console)
+    return explored.status
+
+
+class _Exploration:
+    def __init__(self, explored: Explored, lanes: Lanes, out: Path, console: Console) -> None:
+        self._explored, self._lanes, self._out, self._console = explored, lanes, out, console
+        self._wish = explored.wish
+        self._database = DirectoryBasedExampleDatabase(self._wish.database)
+        self._key = f"{lanes.target.name} {self._wish.mutant or ''}".strip().encode()
+        self._known: set[str] = set()
+        self._began = self._told = time.monotonic()
+
+    def run(self) -> None:
+        self._batch(self._kept())
+        number = 0
+        while number < self._wish.examples and not self._done():
+            leaning = Leaning(frozenset(self._explored.coverage.missing(self._lanes.target)))
+            count = min(BATCH, self._wish.examples - number)
+            drawn = (schedules.draw(self._lanes.target, f"{self._wish.seed}/{number + i}", leaning) for i in range(count))
+            self._batch([case.model_copy(update={"settle_s_max": SETTLE_S_MAX}) for case in drawn])
+            number += count
+        self._explored.seconds = time.monotonic() - self._began
+
+    def _done(self) -> bool:
+        late = self._wish.seconds is not None and time.monotonic() - self._began > self._wish.seconds
+        return late or (self._wish.first and bool(self._explored.failures))
+
+    def _kept(self) -> list[Case]:
+        """The failures of earlier explorations. What cannot be read any more is taken out."""
+        found = []
+        for value in sorted(self._database.fetch(self._key)):
+            try:
+                case = parse(json.loads(value), "the database of examples")
+            except (ValueError, CaseError):
+                self._database.delete(self._key, value)
+                continue
+            found.append(case)
+        if found:
+            self._console.print(f"{len(found)} failures of earlier times are tried first", markup=False)
+        return found
+
+    def _batch(self, cases: list[Case]) -> None:
+        for case, judged in zip(cases, self._lanes.map(Engine.play, cases), strict=True):
+            explored, cell = self._explored, judged.cell
+            explored.plays += 1
+            explored.statuses[cell.status] += 1
+            explored.coverage.add(case, judged.lines)
+            if cell.status == "void":
+                path = campaign.case_path(self._out, case.id)
+                writer.atomic_write(path, case.to_json())
+                explored.voids.append(f"{path}: {cell.why}")
+            checks = [violation.check for violation in cell.violations]
+            fresh = [check for check in checks if check not in self._known]
+            explored.again += bool(checks and not fresh)
+            if fresh and not (self._wish.first and explored.failures):
+                self._known |= set(checks)
+                self._failed(Failure(fresh[0], case, case, explored.plays, judged=judged))
+            self._say_how_far()
+
+    def _failed(self, failure: Failure) -> None:
+        """Play it again before it is believed; then make it small, and count how often the small one fails."""
+        before = self._explored.plays
+        seen, of = self._count(failure, CONFIRM_PLAYS)
+        if not seen:
+            more, plays = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
+            seen, of = more, of + plays
+        if seen / of >= SHRUNK_RATE_MIN:
+            tries = 1 if seen == of else CHANCE_TRIES
+            self._console.print(
+                f"{failure.schedule.id}: {failure.check} is violated, {seen} of {of} times again; made smaller",
+                markup=False,
+            )
+            small = shrink(
+                failure.case,
+                lambda cases: [found is not None for found in self._tried(failure.check, cases, tries)],
+                self._wish.shrink_plays_max,
+                self._lanes.count,
+            )
+            failure.case, failure.finished = _named(small.case, failure.check), small.finished
+            seen, of = self._count(failure, CONFIRM_PLAYS if tries == 1 else CHANCE_PLAYS)
+        failure.seen, failure.of = seen, of
+        failure.plays = self._explored.plays - before
+        self._database.save(self._key, failure.case.to_json().encode())
+        self._explored.failures.append(failure)
+        _write_failure(failure, self._out, self._lanes.target, _environment(self._wish))
+        self._console.print(
+            f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
+        )
+
+    def _count(self, failure: Failure, times: int) -> tuple[int, int]:
+        found = [each for each in self._tried(failure.check, [failure.case] * times, 1) if each is not None]
+        failure.judged = found[-1] if found else failure.judged
+        return len(found), times
+
+    def _tried(self, check: str, cases: list[Case], tries: int) -> list[Judged | None]:
+        """For each case, a play in which this check was violated, of so many; None if there was none."""
+
+        def play(engine: Engine, case: Case) -> Judged | None:
+            for _ in range(tries):
+                judged = engine.play(case)
+                if any(violation.check == check for violation in judged.cell.violations):
+                    return judged
+            return None
+
+        self._explored.plays += len(cases)
+        return list(self._lanes.map(play, cases))
+
+    def _say_how_far(self) -> None:
+        if time.monotonic() - self._told >= PLAIN_LINE_EVERY_S:
+            self._told = time.monotonic()
+            self._console.print(_counts(self._explored), markup=False)
+
+
+def _named(case: Case, check: str) -> Case:
+    return case.model_copy(update={"id": f"{check}/{case.digest[:8]}"})
+
+
+def _words(case: Case) -> str:
+    """How small a case is."""
+    kills = sum(op.do in ("kill", "terminate") for fault in case.plan for op in fault.ops)
+    acts = sum(op.do == "user" for fault in case.plan for op in fault.ops) + len(case.steps)
+    where = f" at {', '.join(str(fault.at) for fault in case.plan)}" if case.plan else ""
+    return f"{kills} kill{'' if kills == 1 else 's'}{where}, {acts} action{'' if acts == 1 else 's'}"
+
+
+def _counts(explored: Explored) -> str:
+    told = ", ".join(f"{count} {status}" for status, count in sorted(explored.statuses.items()))
+    return f"{explored.statuses.total()} schedules ({told}), {len(explored.failures)} failures"
+
+
+def _environment(wish: Wish) -> dict[str, str]:
+    """What the target gets besides its own variables."""
+    return {"REFERENCE_MUTANT": wish.mutant} if wish.mutant else {}
+
+
+def _write_failure(failure: Failure, out: Path, target: Target, environment: Mapping[str, str]) -> None:
+    assert failure.judged is not None
+    case = failure.case
+    writer.atomic_write(campaign.case_path(out, case.id), case.to_json())
+    store_history(campaign.history_path(out, case.id), failure.judged.lines)
+    cell = failure.judged.cell.model_copy(update={"id": case.id})
+    known = versions(target)
+    script = campaign.script_of(out, case, cell, target, known, environment)
+    campaign.write_cell(out, case, cell, failure.judged.lines, known, script)
+
+
+def _write(explored: Explored, out: Path) -> None:
+    writer.atomic_write(out / "explore.json", json.dumps(_data(explored, out), indent=1) + "\n")
+
+
+def _data(explored: Explored, out: Path) -> dict[str, Any]:
+    target, coverage = explored.target, explored.coverage
+    return {
+        "schema": SCHEMA,
+        "target": target.name,
+        "mutant": explored.wish.mutant,
+        "seed": explored.wish.seed,
+        "schedules": explored.statuses.total(),
+        "plays": explored.plays,
+        "seconds": round(explored.seconds, 1),
+        "statuses": dict(sorted(explored.statuses.items())),
+        "void": explored.voids,
+        "versions": versions(target),
+        "failures": [
+            {
+                "check": each.check,
+                "case": str(campaign.case_path(out, each.case.id).relative_to(out)),
+                "found_after": each.found_after,
+                "plays": each.plays,
+                "seen": each.seen,
+                "of": each.of,
+                "smallest": each.finished,
+                "size": _words(each.case),
+                "schedule": json.loads(each.schedule.to_json()),
+            }
+            for each in explored.failures
+        ],
+        "coverage": {
+            "points_never_reached": coverage.unreached(target),
+            "pairs_never_played": [list(pair) for pair in coverage.missing(target)],
+            "reached": sorted(f"{point}#{ordinal}" for point, ordinal in coverage.reached),
+            "fired": [
+                {"point": point, "ordinal": ordinal, "state": state, "fault": fault, "times": times}
+                for (point, ordinal, state, fault), times in sorted(coverage.fired.items())
+            ],
+        },
+    }
+
+
+def _tell(explored: Explored, out: Path, console: Console) -> None:
+    console.print(f"{_counts(explored)} in {explored.seconds:.0f} s, seed {explored.wish.seed}", markup=False, style="bold")
+    for line in explored.coverage.lines(explored.target):
+        console.print(f"  {line}", markup=False)
+    for line in explored.voids[:MISSING_SHOWN_MAX]:
+        console.print(f"void: {line}", markup=False)
+    for failure in explored.failures:
+        violations = failure.judged.cell.violations if failure.judged else []
+        first = next((each for each in violations if each.check == failure.check), None)
+        console.print(f"violated: {failure.check}: {first.promise if first else ''}", markup=False)
+        if first:
+            console.print(f"  expected: {first.expected.says}", markup=False)
+            console.print(f"  seen:     {first.seen.says}", markup=False)
+        console.print(f"  {_words(failure.case)}; fails again {failure.rate}", markup=False)
+        defect = f" --mutant {explored.wish.mutant}" if explored.wish.mutant else ""
+        console.print(f"  killpoint replay {campaign.case_path(out, failure.case.id)}{defect}", markup=False)
+    with suppress(ValueError):
+        out = out.relative_to(Path.cwd())
+    console.print(f"written to {out / 'explore.json'}", markup=False)

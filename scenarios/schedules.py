@@ -1,0 +1,331 @@
+"""Owns generated schedules: workloads and fault plans that nobody wrote down, drawn by Hypothesis, as plain cases.
+
+A schedule is sessions, inputs with what the model answers to them, acts of users, and moments: addresses at which
+something breaks. Its order is exact. A user acts either while everything is at rest, or while a process stands at an
+address of the plan; never beside a process that runs on.
+
+Drawing is pure: it starts nothing, and the same seed and leaning give the same schedules. What generation leans towards
+is given from outside (`Leaning`), since it depends on what earlier schedules have reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import strategies as st
+
+from faults import catalogue
+from faults.catalogue import Point, point
+from faults.plan import Address, Fault, User
+from faults.table import FAULTS, SESSION, FaultLine
+from scenarios.case import (
+    PLANNED,
+    Bounce,
+    Call,
+    Case,
+    Control,
+    File,
+    Look,
+    MoveClockStep,
+    Open,
+    Reply,
+    Script,
+    Send,
+    SettleStep,
+    Step,
+    Watch,
+)
+from scenarios.matrix import possible
+from scenarios.target import Target
+
+INPUTS_MAX = 3
+SESSIONS_MAX = 2
+MOMENTS = (0, 1, 1, 1, 2, 2, 3)
+ORDINALS = (1, 1, 1, 1, 2, 2, 3)
+MISSING_WEIGHT = 6
+CLOCK_S = (3 * 3600.0, -3 * 3600.0)
+NOTES = File(path="notes.txt", text="one lamp\ntwo chairs\n")
+
+# What a death in mid-turn is, after which recovery runs; and what sends a process on its way out.
+_FIRST_DEATHS = (
+    catalogue.TURN_BEGUN,
+    catalogue.PROVIDER_REQUEST_RECEIVED,
+    catalogue.REPLY_STORED,
+    catalogue.TOOL_DISPATCH_STORED,
+    catalogue.EFFECT_APPLIED,
+    catalogue.TOOL_RESULT_STORED,
+)
+# Each of these wants the stage for itself: it takes the store away, or puts a second owner beside the first.
+_ALONE = frozenset({"store-unreadable", "overtaken"})
+
+_TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
+    "charge": (None, {"account": "acme {n}", "cents": 4200}),
+    "mail": (None, {"to": "ann{n}@example.org", "subject": "Invoice", "body": "Forty-two."}),
+    "publish": (None, {"title": "Notes {n}", "text": "Version one."}),
+    "order": (None, {"item": "lamp {n}", "count": 1}),
+    "read": ("files", {"path": "notes.txt"}),
+    "grep": ("files", {"pattern": "lamp", "path": "."}),
+    "write": ("files", {"path": "out/{n}.txt", "text": "Forty-two.\n"}),
+    "note_plugin": ("plugins", {"text": "remember lamp {n}"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Leaning:
+    """What is still missing: pairs of point and fault that no schedule has brought about yet."""
+
+    missing: frozenset[tuple[str, str]] = frozenset()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A schedule while it is drawn."""
+
+    target: Target
+    replies: dict[str, tuple[Reply, ...]] = field(default_factory=dict)
+    sent: list[Send] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    plan: dict[str, Fault] = field(default_factory=dict)
+    controlled: set[str] = field(default_factory=set)
+    faults: list[str] = field(default_factory=list)
+    calls: int = 0
+
+
+@cache
+def pairs(target: Target) -> tuple[tuple[str, str], ...]:
+    """Every pair of point and fault that can be played on this target, in a stable order."""
+    return tuple(
+        (name, line.name)
+        for name in target.points
+        for line in FAULTS.values()
+        if line.applies(point(name))
+        and possible(target, line.plan(Address(point=name), point(name)))
+        and not (target.stdio and line.name == "input-during")  # who stands there is the one who would have to hear it
+    )
+
+
+def draw(target: Target, seed_: str, leaning: Leaning = Leaning()) -> Case:
+    """The schedule of this seed for this target; the same for the same leaning.
+
+    One seed gives one schedule: of several that one seed gave, most would be small changes of each other.
+    """
+    found: list[Case] = []
+
+    @seed(seed_)
+    @settings(
+        max_examples=2,  # the first one drawn is always the simplest there is
+        phases=(Phase.generate,),
+        database=None,
+        deadline=None,
+        verbosity=Verbosity.quiet,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(schedules(target, leaning))
+    def collect(case: Case) -> None:
+        found.append(case)
+
+    collect()
+    return found[-1].model_copy(update={"id": f"explored/{seed_}"})
+
+
+@st.composite
+def schedules(draw_: st.DrawFn, target: Target, leaning: Leaning = Leaning()) -> Case:
+    """The strategy: one case for this target, with nothing in it that the target cannot be asked for."""
+    draft = _Draft(target)
+    sessions = [f"s{i + 1}" for i in range(draw_(st.integers(1, SESSIONS_MAX if target.sends_controls else 1)))]
+    inputs = [_input(draw_, draft, session) for session in draw_(_sessions_of_inputs(sessions))]
+    later = inputs[1:] if target.sends_controls else []
+    for where, fault in _moments(draw_, target, leaning):
+        _add_moment(draw_, draft, where, fault, later)
+    at_rest = [each for each in inputs if each in later or each is inputs[0] or not target.sends_controls]
+    for number, send in enumerate(at_rest):
+        if number:
+            draft.steps.append(SettleStep())
+            draft.steps += draw_(_acts_at_rest(target, draft.sent))
+        draft.steps.append(send)
+        draft.sent.append(send)
+    return _case(draft, sessions)
+
+
+def _sessions_of_inputs(sessions: list[str]) -> st.SearchStrategy[list[str]]:
+    return st.lists(st.sampled_from(sessions), min_size=len(sessions), max_size=INPUTS_MAX)
+
+
+def _input(draw_: st.DrawFn, draft: _Draft, session: str) -> Send:
+    number = len(draft.replies) + 1
+    text = f"input {number}"
+    replies = [
+        Reply(text=draw_(st.sampled_from(("", "On it."))), calls=calls, pieces=1)
+        for calls in draw_(st.lists(_calls(draft), max_size=2))
+    ]
+    last = Reply(
+        text=f"Answer {number}, which is long enough for pieces.",
+        pieces=draw_(st.integers(1, 4)),
+        usage=draw_(st.sampled_from(("last", "every", "none"))),
+    )
+    draft.replies[text] = (*replies, last)
+    return Send(session=session, request=f"r{number}", text=text)
+
+
+@st.composite
+def _calls(draw_: st.DrawFn, draft: _Draft) -> tuple[Call, ...]:
+    names = [name for name, (needs, _) in _TOOLS.items() if needs is None or needs in draft.target.abilities]
+    return tuple(_call(draft, name) for name in draw_(st.lists(st.sampled_from(names), min_size=1, max_size=2)))
+
+
+def _call(draft: _Draft, tool: str) -> Call:
+    """A call whose arguments no other call has, so that a second write is known to be one."""
+    draft.calls += 1
+    filled = {
+        name: value.replace("{n}", str(draft.calls)) if isinstance(value, str) else value
+        for name, value in _TOOLS[tool][1].items()
+    }
+    return Call(tool=tool, arguments=filled)
+
+
+# Moments -------------------------------------------------------------------------------------------------------------
+
+
+def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tuple[Address, FaultLine]]:
+    """Where something breaks, and how. What has to have happened before a point can be reached comes first."""
+    choices = pairs(target)
+    missing = [pair for pair in choices if pair in leaning.missing]
+    weighted = (*missing * MISSING_WEIGHT, *choices) if missing else choices
+    taken: set[str] = set()
+    for place in range(draw_(st.sampled_from(MOMENTS))):
+        name, fault = draw_(st.sampled_from(weighted))
+        address = Address(point=name, ordinal=draw_(st.sampled_from(ORDINALS)))
+        for each, line in (*_before(draw_, target, point(name)), (address, FAULTS[fault])):
+            if str(each) in taken or (line.name in _ALONE and taken):
+                continue
+            taken.add(str(each))
+            yield each, line
+        if fault in _ALONE and place == 0:
+            return
+
+
+def _before(draw_: st.DrawFn, target: Target, where: Point) -> Iterator[tuple[Address, FaultLine]]:
+    """What brings a process to this point at all."""
+    if where.moment == "recovery":
+        first = draw_(st.sampled_from([each for each in _FIRST_DEATHS if each.name in target.points]))
+        yield Address(point=first.name), FAULTS["worker-killed"]
+    elif where.moment == "graceful exit":
+        first, how = (
+            (catalogue.INPUT_ACKNOWLEDGED, "app-exit")
+            if where.role == "app"
+            else (catalogue.TURN_BEGUN, "graceful-restart")
+        )
+        yield Address(point=first.name), FAULTS[how]
+    elif where.moment == "control":
+        first = draw_(st.sampled_from([each for each in _FIRST_DEATHS if each.name in target.points]))
+        yield Address(point=first.name), FAULTS["pause-at"]
+
+
+def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine, later: list[Send]) -> None:
+    plan = line.plan(where, point(where.point))
+    if any(str(each.at) in draft.plan for each in plan):
+        return
+    acts: list[User] = []
+    if draft.target.sends_controls and line.name not in _ALONE:
+        acts = [User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later)]
+    for number, fault in enumerate(plan):
+        ops = (*acts, *fault.ops) if number == 0 else fault.ops
+        draft.plan[str(fault.at)] = Fault(at=fault.at, ops=ops)
+    draft.faults.append(line.name)
+    if line.name.startswith(("pause-", "quit-", "stop-")):
+        draft.controlled.add(SESSION)
+    if line.name == "input-during":
+        draft.replies.setdefault("and one thing more", (Reply(text="One thing more."),))
+
+
+def _acts_at(draw_: st.DrawFn, draft: _Draft, later: list[Send]) -> list[Step]:
+    """What users do while a process stands at an address: at most one thing."""
+    kind = draw_(
+        st.sampled_from(("nothing", "nothing", "nothing", "input", "again", "pause", "stop", "resume", "reconnect"))
+    )
+    match kind:
+        case "input":
+            return [later.pop()] if later else []
+        case "again":
+            return [Send(request="r1", text="input 1")]
+        case "pause" | "stop" | "resume":
+            draft.controlled.add(SESSION)
+            return [Control(session=SESSION, action=kind)]
+        case "reconnect":
+            return [Watch(do="unwatch", session=SESSION), Watch(do="watch", session=SESSION)]
+    return []
+
+
+@st.composite
+def _acts_at_rest(draw_: st.DrawFn, target: Target, sent: list[Send]) -> list[Step]:
+    """What happens between two inputs while nothing runs: at most one thing."""
+    kinds = ["nothing", "nothing"]
+    if target.sends_controls:
+        kinds += ["again", "pause and resume", "reconnect", "look"]
+        kinds += [f"bounce {role}" for role in target.roles]
+    if target.has_clock:
+        kinds.append("clock")
+    kind = draw_(st.sampled_from(kinds))
+    session = sent[-1].session
+    match kind.split():
+        case ["again"]:
+            return [draw_(st.sampled_from(sent)), SettleStep()]
+        case ["pause", *_]:
+            settled = SettleStep()  # the pause may itself be an address of the plan, at which others act
+            return [Control(session=session, action="pause"), settled, Control(session=session, action="resume"), settled]
+        case ["reconnect"]:
+            return [Watch(do="unwatch", session=session), Watch(do="watch", session=session)]
+        case ["look"]:
+            return [Look(name="between")]
+        case ["bounce", "app"]:
+            return [Bounce(role="app")]
+        case ["bounce", "worker"]:
+            return [Bounce(role="worker")]
+        case ["clock"]:
+            return [MoveClockStep(by_s=draw_(st.sampled_from(CLOCK_S)))]
+    return []
+
+
+# The case ------------------------------------------------------------------------------------------------------------
+
+
+def _case(draft: _Draft, sessions: Iterable[str]) -> Case:
+    tools = {call.tool for replies in draft.replies.values() for reply in replies for call in reply.calls}
+    files = [NOTES] if tools & {"read", "grep"} else []
+    return Case(
+        id="explored",
+        target=draft.target.name,
+        scenario="explored",
+        family="explored",
+        fault=draft.faults[-1] if draft.faults else "none",
+        entrance=draft.target.entrances[0],
+        script=Script(replies=draft.replies),
+        steps=(*files, *(Open(session=each) for each in sessions), *draft.steps, *_afterwards(draft)),
+        plan=tuple(draft.plan.values()),
+    )
+
+
+def _afterwards(draft: _Draft) -> Iterator[Step]:
+    """What a user does once the controls of this schedule have been obeyed: look, and let the work go on."""
+    if draft.controlled:
+        yield SettleStep()
+        yield Look(name="controlled")
+        for session in sorted(draft.controlled):
+            yield Control(session=session, action="resume")
+
+
+def fault_of(fault: Fault) -> str:
+    """The name that the table of faults has for what is done at this address, whoever acts there first; PLANNED if it has
+    none."""
+    where = point(fault.at.point)
+    lines = [line for line in FAULTS.values() if line.applies(where)]
+    others = tuple(op for op in fault.ops if op.do != "user")
+    for ops in (fault.ops, others):
+        for line in lines:
+            if ops and ops == next(each.ops for each in line.plan(fault.at, where) if each.at == fault.at):
+                return line.name
+    return PLANNED

@@ -1,0 +1,129 @@
+"""A generated schedule is a plain case that its target can be asked to play, the same each time for one seed."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from faults.catalogue import point
+from faults.plan import Fault, Kill, Start, User
+from faults.table import FAULTS
+from scenarios.case import PLANNED, Case, Control, Open, Send, parse
+from scenarios.schedules import Leaning, draw, fault_of, pairs, schedules
+from scenarios.shrinker import fair
+from scenarios.targets import TARGETS
+from tests.scenarios.plans import at
+
+REFERENCE, NAIVE = TARGETS["reference"], TARGETS["naive"]
+
+
+def user_steps(case: Case) -> list[dict[str, object]]:
+    return [op.step for fault in case.plan for op in fault.ops if isinstance(op, User)]
+
+
+def test_the_same_seed_gives_the_same_schedule_and_another_seed_another() -> None:
+    first = [draw(REFERENCE, f"7/{n}").digest for n in range(6)]
+    assert first == [draw(REFERENCE, f"7/{n}").digest for n in range(6)]
+    assert len({*first, *(draw(REFERENCE, f"8/{n}").digest for n in range(6))}) == 12
+
+
+def test_the_same_seed_with_another_leaning_leans_elsewhere() -> None:
+    wanted = ("tool.effect.done", "overtaken")
+    plain = Counter(draw(REFERENCE, f"1/{n}").fault for n in range(30))
+    leaning = Counter(draw(REFERENCE, f"1/{n}", Leaning(frozenset([wanted]))).fault for n in range(30))
+    assert leaning == Counter(draw(REFERENCE, f"1/{n}", Leaning(frozenset([wanted]))).fault for n in range(30))
+    assert plain != leaning
+
+
+def test_what_is_missing_is_drawn_more_often() -> None:
+    choices = pairs(REFERENCE)
+    missing = frozenset(choices[:40])
+    played = Counter[bool]()
+    for n in range(60):
+        case = draw(REFERENCE, f"2/{n}", Leaning(missing))
+        played.update((fault.at.point, fault_of(fault)) in missing for fault in case.plan)
+    assert played[True] / played.total() > 2 * len(missing) / len(choices)
+
+
+@given(schedules(REFERENCE))
+@settings(max_examples=40, deadline=None)
+def test_a_schedule_is_data_that_reads_back_as_itself(case: Case) -> None:
+    assert parse(json.loads(case.to_json()), "here") == case
+
+
+@given(schedules(REFERENCE))
+@settings(max_examples=40, deadline=None)
+def test_a_schedule_gives_back_what_it_takes(case: Case) -> None:
+    assert fair(case)
+    addresses = [str(fault.at) for fault in case.plan]
+    assert len(set(addresses)) == len(addresses)
+    sent = {step.text for step in case.steps if isinstance(step, Send)} | {
+        str(step.get("text")) for step in user_steps(case)
+    }
+    assert {step.text for step in case.steps if isinstance(step, Send)} <= set(case.script.replies)
+    assert sent & set(case.script.replies)
+    opened = {step.session for step in case.steps if isinstance(step, Open)}
+    assert {step.session for step in case.steps if isinstance(step, Send | Control)} <= opened
+
+
+@given(schedules(REFERENCE))
+@settings(max_examples=40, deadline=None)
+def test_no_two_calls_of_a_schedule_write_the_same(case: Case) -> None:
+    writes = [
+        json.dumps(call.model_dump(), sort_keys=True)
+        for replies in case.script.replies.values()
+        for reply in replies
+        for call in reply.calls
+        if call.tool not in ("read", "grep")
+    ]
+    assert len(set(writes)) == len(writes)
+
+
+@given(schedules(NAIVE))
+@settings(max_examples=40, deadline=None)
+def test_a_target_is_asked_for_nothing_that_it_has_not(case: Case) -> None:
+    assert {fault.at.point for fault in case.plan} <= set(NAIVE.points)
+    assert not user_steps(case)
+    assert {step.do for step in case.steps} <= {"open", "send", "settle"}
+    assert {op.do for fault in case.plan for op in fault.ops}.isdisjoint({"clock", "user"})
+    assert "app" not in {getattr(op, "role", "self") for fault in case.plan for op in fault.ops}
+    tools = {call.tool for replies in case.script.replies.values() for reply in replies for call in reply.calls}
+    assert tools <= {"charge", "mail", "publish", "order"}
+
+
+@pytest.mark.parametrize("moment", ["recovery", "graceful exit", "control"])
+def test_what_leads_to_a_point_is_drawn_with_it(moment: str) -> None:
+    """Recovery needs a death, a way out needs somebody who is told to go, and a control somebody who gives it."""
+    wanted = frozenset(pair for pair in pairs(REFERENCE) if point(pair[0]).moment == moment)
+    target = replace(REFERENCE, points=REFERENCE.points)
+    seen = 0
+    for n in range(40):
+        case = draw(target, f"3/{n}", Leaning(wanted))
+        places = [i for i, fault in enumerate(case.plan) if point(fault.at.point).moment == moment]
+        if places:
+            seen += 1
+            assert places[0] > 0, f"{case.plan[places[0]].at} comes first"
+    assert seen > 10
+
+
+@given(st.sampled_from(pairs(REFERENCE)))
+@settings(max_examples=60, deadline=None)
+def test_a_fault_of_the_table_is_known_by_what_it_does(pair: tuple[str, str]) -> None:
+    name, fault = pair
+    line = FAULTS[fault]
+    planned = line.plan(at(name), point(name))[0]
+    known = fault_of(planned)
+    assert FAULTS[known].plan(at(name), point(name))[0] == planned
+    acts = (User(step={"do": "control", "session": "s1", "action": "resume"}), *planned.ops)
+    if not any(isinstance(op, User) for op in planned.ops):
+        assert fault_of(Fault(at=planned.at, ops=acts)) == known
+
+
+def test_what_no_line_of_the_table_does_is_called_planned() -> None:
+    odd = Fault(at=at("turn.begun"), ops=(Kill(role="worker"), Kill(role="app"), Start(role="worker"), Start(role="app")))
+    assert fault_of(odd) == PLANNED

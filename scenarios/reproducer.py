@@ -29,7 +29,7 @@ from scenarios.target import Places, Stage, Target
 
 PLAYER = "scenarios/standalone/player.py"
 PROBE = ("faults/__init__.py", "faults/probe.py")
-# Every process of such a file starts cold, which takes longer than the fork that a case may have been shrunk with.
+# A case may have been made small with a bound that another machine does not keep.
 SETTLE_S_MIN = 15.0
 WIDTH = 110
 THERE = "the process that stands there"  # as the words of a plan have it; at a point of the world, a plan means the worker
@@ -61,7 +61,7 @@ def write(
     described = _describe(target)
     recorded = {
         "case": case.model_copy(
-            update={"settle_s_max": max(case.settle_s_max, SETTLE_S_MIN), "cold": True, "target": target.name}
+            update={"settle_s_max": max(case.settle_s_max, SETTLE_S_MIN), "target": target.name}
         ).model_dump(mode="json", by_alias=True),
         "violations": [words.scrub(each.model_dump(mode="json")) for each in violations],
         "environment": _without_secrets(environment or {}),
@@ -155,6 +155,8 @@ def _describe(target: Target) -> dict[str, Any]:
     return {
         "name": target.name,
         "python": next((line[0] for line in _lines(target) if _is_python(line[0], target)), None),
+        "entry": target.entry,
+        "preload": target.preload,
         "roles": list(target.roles),
         "entrance_role": target.entrance_role,
         "commands": commands,
@@ -261,6 +263,7 @@ def _about(recorded: Mapping[str, Any]) -> str:
         python=_line(f"where {{python}} is {target['python']}; another one with --python PATH.", 8)
         if target["python"]
         else _line("Another one with --command ROLE=LINE.", 8),
+        forked=", instead of forking it with its modules imported" if target["entry"] else ", as is done anyway",
         variables="".join(
             f"\n    reproduce.py --set {name}=        the same without {name}={value}, which it is set to"
             for name, value in recorded["environment"].items()
@@ -362,7 +365,8 @@ HOW TO RUN IT
 
     reproduce.py                 once (put the name of this file for reproduce.py, and a Python before it)
     reproduce.py --times 50      so many times
-    reproduce.py --keep DIR      keep the history of each play{variables}
+    reproduce.py --keep DIR      keep the history of each play
+    reproduce.py --cold          start each process from its command line{forked}{variables}
 
 WHAT IT SAYS, AND ITS EXIT STATUS
 

@@ -23,7 +23,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from faults.processes import Keeper
+from faults.processes import Keeper, KeeperError
 from reports.model import Violation
 from scenarios.case import Case
 from scenarios.clients import HttpClient, StdioClient
@@ -77,10 +77,9 @@ def main(recorded: Data, home: Path, about: str) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # asked to end is as good as Ctrl-C: leave nothing behind
     try:
         options = _options(about)
-        commands, environment = _chosen(recorded["target"], options, recorded["environment"])
-        _tell_changes(recorded["versions"], _look_around(commands, home))
-        target = _target(recorded["target"], commands, environment, home)
-        return _play(recorded, target, options, home)
+        chosen = _chosen(recorded["target"], options, recorded["environment"])
+        _tell_changes(recorded["versions"], _look_around(chosen["commands"], home))
+        return _play(recorded, _target(chosen, home), options, home)
     except Unusable as error:
         sys.stderr.write(f"{Path(sys.argv[0]).name}: {error}\n")
         return UNUSABLE
@@ -107,6 +106,7 @@ def _options(about: str) -> argparse.Namespace:
         metavar="NAME=VALUE",
         help="a variable for the target; an empty one is removed",
     )
+    parser.add_argument("--cold", action="store_true", help="start every process from its command line, none by a fork")
     parser.add_argument("--times", type=int, default=1, metavar="N", help="how often it is played")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the history of each play in this folder")
     options = parser.parse_args()
@@ -117,8 +117,8 @@ def _options(about: str) -> argparse.Namespace:
     return options
 
 
-def _chosen(target: Data, options: argparse.Namespace, given: Mapping[str, str]) -> tuple[Data, Data]:
-    """The command lines and the environments by role, as recorded and with what the options change."""
+def _chosen(target: Data, options: argparse.Namespace, given: Mapping[str, str]) -> Data:
+    """The target as recorded, with what the options change."""
     commands: Data = dict(target["commands"])
     for text in options.command:
         role, _, line = text.partition("=") if text.partition("=")[0] in commands else (None, "", text)
@@ -138,7 +138,9 @@ def _chosen(target: Data, options: argparse.Namespace, given: Mapping[str, str])
             own.pop(name, None)
             if value:
                 own[name] = value
-    return commands, environment
+    # What can be forked is what was recorded; another command line is started as it stands.
+    warm = {"entry": None, "preload": None} if options.command or options.cold else {}
+    return {**target, "commands": commands, "environment": environment, "python": python, **warm}
 
 
 def _here(word: str) -> str:
@@ -191,8 +193,8 @@ def _tell_changes(recorded: Mapping[str, str], now: Mapping[str, str]) -> None:
             _say(f"changed since it was recorded: {name} was {value}, is {now[name]}")
 
 
-def _target(data: Data, commands: Data, environment: Data, home: Path) -> Target:
-    """The target from its description, each process of it started cold."""
+def _target(data: Data, home: Path) -> Target:
+    """The target from its description."""
 
     def filled(text: str, places: Places) -> str:
         for name, value in markers(places, home).items():
@@ -200,10 +202,10 @@ def _target(data: Data, commands: Data, environment: Data, home: Path) -> Target
         return text
 
     def command(places: Places) -> list[str]:
-        return [filled(word, places) for word in commands[places.role]]
+        return [filled(word, places) for word in data["commands"][places.role]]
 
     def variables(places: Places) -> dict[str, str]:
-        return {name: filled(value, places) for name, value in environment[places.role].items()}
+        return {name: filled(value, places) for name, value in data["environment"][places.role].items()}
 
     clients: dict[str, Callable[[Stage], Client]] = {
         "http": HttpClient,
@@ -221,6 +223,9 @@ def _target(data: Data, commands: Data, environment: Data, home: Path) -> Target
         points=tuple(data["points"]),
         ready=(lambda places: Path(filled(data["ready"], places))) if data["ready"] else None,
         stdio=data["client"] == "stdio",
+        entry=data["entry"],
+        preload=data["preload"],
+        python=data["python"] if data["entry"] else sys.executable,
     )
 
 
@@ -245,7 +250,7 @@ def _play(recorded: Data, target: Target, options: argparse.Namespace, home: Pat
     expected = {violation["check"] for violation in recorded["violations"]}
     results: Counter[str] = Counter()
     told: list[list[str]] = []
-    with Keeper(env=dict(os.environ)) as keeper:
+    with _keeper(target) as keeper:
         keeper.guard(home)
         try:
             world = LocalWorld()
@@ -265,6 +270,13 @@ def _play(recorded: Data, target: Target, options: argparse.Namespace, home: Pat
     if results["reproduced"]:
         return REPRODUCED
     return OTHER if results.keys() - {"no longer reproduced"} else GONE
+
+
+def _keeper(target: Target) -> Keeper:
+    try:
+        return Keeper(target.python, target.preload, dict(os.environ))
+    except KeeperError as error:
+        raise Unusable(f"{error}; --cold starts the target without that") from None
 
 
 def _once(

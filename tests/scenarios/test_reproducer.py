@@ -105,6 +105,17 @@ def test_it_is_played_so_many_times_and_its_histories_are_kept(naive: Path, tmp_
         assert "no-duplicate-write" in {found.check for found in cell.violations}
 
 
+@pytest.mark.parametrize("cold", [False, True])
+def test_processes_are_forked_as_in_the_harness_or_started_cold_when_asked(tmp_path: Path, cold: bool) -> None:
+    environment = {"REFERENCE_MUTANT": "recovery-asks-for-resume"}
+    cell = "plain/turn.begun#1/worker-killed"
+    file = written(tmp_path, cell, TARGETS["reference"], "goes-on-by-itself", environment)
+    done = played(file, "--keep", str(tmp_path / "kept"), *(["--cold"] if cold else []))
+    assert done.returncode == 1, done.stdout + done.stderr
+    started = [line for line in read_lines(tmp_path / "kept" / "history-1.jsonl") if line["kind"] == "process.started"]
+    assert [line["data"]["cold"] for line in started] == [cold] * 3
+
+
 def test_a_violation_of_another_promise_is_another_one(tmp_path: Path) -> None:
     done = played(written(tmp_path, check="events-only-grow"))
     assert (done.returncode, done.stdout.splitlines()[-1]) == (3, "another violation 1 of 1"), done.stdout + done.stderr

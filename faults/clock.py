@@ -25,6 +25,10 @@ class CaseClock:
         _replace(self.path, repr(self.offset_s))
         return self.offset_s
 
+    def read(self) -> float:
+        """The offset in seconds as a target now reads it."""
+        return float(self.path.read_text())
+
 
 class HostBoot:
     """The boot identity of a case's host, as text at `path`, in the form of the kernel's own."""
@@ -39,6 +43,10 @@ class HostBoot:
         self.boot_id = str(uuid.uuid4())
         _replace(self.path, self.boot_id)
         return self.boot_id
+
+    def read(self) -> str:
+        """The boot identity as a target now reads it."""
+        return self.path.read_text()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import json
 import os
 import socket
 import threading
@@ -23,11 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from faults import jsontext
+
 SOCKET_PATH_BYTES_MAX = 107  # sun_path holds 108 with its final zero
 CLOSING_S_MAX = 2.0
-
-_decode = json.JSONDecoder().decode
-_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 How = Literal["cut", "drop", "error", "repeat"]
 
@@ -222,7 +220,7 @@ class Controller:
     def _read(self, connection: socket.socket, lines: BinaryIO, mine: list[Held]) -> None:
         for line in lines:
             try:
-                held = self._arrive(_decode(line.decode()), connection)
+                held = self._arrive(jsontext.loads(line), connection)
             except (ValueError, KeyError, TypeError) as error:
                 self.faults.append(error)  # not our protocol: whoever it is, it is turned away
                 return
@@ -273,6 +271,6 @@ class Controller:
             held.answered_ns = time.monotonic_ns()
             self._standing.pop(held.nonce, None)
         try:
-            connection.sendall(_encode({"nonce": held.nonce} | answer).encode() + b"\n")
+            connection.sendall(jsontext.dumps({"nonce": held.nonce} | answer) + b"\n")
         except OSError:
             held.gone = True  # it was killed while it stood there

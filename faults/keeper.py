@@ -9,6 +9,7 @@ harness speaks to it in JSON lines over a socket whose descriptor is its only ar
                                    fork (entry "module:function"), or fork and exec (null) -> started {id, pid, start_time}
     signal {id, signal}            to a process that is not reaped yet                     -> signalled {id, signal, alive}
     guard {folder}, forget {folder}  remove this folder if the harness dies
+    leave {id}, bury {id, pid}     do not reap this process when it ends; do so after all   -> left {id}, buried {id}
     sweep {}                       kill and reap everything that is left                   -> swept {killed, left}
     stop {}                        sweep, remove guarded folders, end
 
@@ -59,6 +60,7 @@ class Keeper:
         self.line = line
         self.pid = os.getpid()
         self.ids: dict[int, int] = {}  # pid -> id, of children that are not reaped yet
+        self.left: set[int] = set()  # pids of those that stay zombies for now
         self.folders: set[str] = set()
         self.rest = b""
         self.wake_r, self.wake_w = os.pipe()
@@ -106,6 +108,11 @@ class Keeper:
             self.start(order)
         elif do == "signal":
             self.signal(order)
+        elif do == "leave":
+            self.left.update(pid for pid, each in self.ids.items() if each == order["id"])
+            self.tell(event="left", id=order["id"])
+        elif do == "bury":
+            self.bury(order)
         elif do == "guard":
             self.folders.add(order["folder"])
         elif do == "forget":
@@ -202,9 +209,14 @@ class Keeper:
 
     def reap(self) -> bool:
         """Take in every change of state that the kernel has to tell. False if there is no child any more."""
+        for pid in self.left:
+            self.look_at(pid)
         while True:
+            which = self.with_news() if self.left else -1
+            if which is None:
+                return True
             try:
-                pid, status, used = os.wait4(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
+                pid, status, used = os.wait4(which, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
             except ChildProcessError:
                 return False
             if pid == 0:
@@ -223,11 +235,34 @@ class Keeper:
             cpu_ms = round(cpu_s * 1000, 1)
             self.tell(event="exited", id=known, pid=pid, status=status, t_ns=time.monotonic_ns(), cpu_ms=cpu_ms)
 
+    def with_news(self) -> int | None:
+        """A child that has something to tell. Waiting for any one would always find the zombie that is to stay."""
+        flags = os.WEXITED | os.WSTOPPED | os.WCONTINUED | os.WNOHANG | os.WNOWAIT
+        return next((pid for pid in _own_children() - self.left if os.waitid(os.P_PID, pid, flags)), None)
+
+    def look_at(self, pid: int) -> None:
+        """Tell how a process ended that stays a zombie, once."""
+        if pid not in self.ids:
+            return
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            return
+        status = ended.si_status << 8 if ended.si_code == os.CLD_EXITED else ended.si_status
+        spent = sum(int(ticks) for ticks in _stat(pid)[11:13])
+        self.report(pid, status, spent / os.sysconf("SC_CLK_TCK"))
+
+    def bury(self, order: dict[str, Any]) -> None:
+        if order["pid"] in self.left:
+            self.left.discard(order["pid"])
+            os.waitpid(order["pid"], os.WNOHANG)
+        self.tell(event="buried", id=order["id"])
+
     def sweep(self) -> list[int]:
         """Kill and reap all descendants: children first; what they leave behind becomes our child and is next.
 
         Only own children are signalled, whose pids cannot be recycled before we reap them.
         """
+        self.left.clear()
         killed: set[int] = set()
         until = time.monotonic() + SWEEP_S_MAX
         while self.reap() and time.monotonic() < until:

@@ -56,10 +56,15 @@ Target = Literal["self", "app", "worker"]
 
 
 class Kill(_Data):
-    """SIGKILL one process. `self` is the one that stands at the point; at a point of the world, the worker."""
+    """SIGKILL one process. `self` is the one that stands at the point; at a point of the world, the worker.
+
+    reaped: whether its parent takes note of its death. Otherwise it stays a zombie, with its pid and start time, until
+    the case ends.
+    """
 
     do: Literal["kill"] = "kill"
     role: Target = "self"
+    reaped: bool = True
 
 
 class Terminate(_Data):
@@ -149,6 +154,21 @@ class Settle(_Data):
     do: Literal["settle"] = "settle"
 
 
+class Await(_Data):
+    """Wait, within half of the case's bound, until some process has reached this address."""
+
+    do: Literal["await"] = "await"
+    at: AddressField
+
+
+class LockStore(_Data):
+    """Let the process go on, and hold the write locks of its databases for so many seconds, as another program would that
+    has a long transaction open."""
+
+    do: Literal["lock_store"] = "lock_store"
+    for_s: float = Field(gt=0, le=60)
+
+
 class AwaitRefusal(_Data):
     """Wait, within the case's bound, until the newest life of the role has ended or says that it cannot go on."""
 
@@ -169,6 +189,8 @@ Op = Annotated[
     | User
     | BreakStore
     | Settle
+    | Await
+    | LockStore
     | AwaitRefusal,
     Field(discriminator="do"),
 ]

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 HARNESS_GONE = 70
 
 _ask: "Ask | None" = None
+_quiet: "frozenset[str]" = frozenset()
 _rearms_after_fork = False
 
 
@@ -38,27 +39,32 @@ def reach(point: str, work: "str | None" = None, detail: "dict[str, Any] | None"
     _ask(point, work, detail)
 
 
+def heard(point: str) -> bool:
+    """Whether anybody hears of `point` in this process: a program may take a shorter way past points that nobody does."""
+    return _ask is not None and point not in _quiet
+
+
 def arm() -> None:
     """Arm from the environment, or disarm where it names no socket. Call it again after a fork that changes it."""
-    global _ask, _rearms_after_fork  # noqa: PLW0603 (one look-up is the whole cost of an unarmed call)
+    global _ask, _quiet, _rearms_after_fork  # noqa: PLW0603 (one look-up is the whole cost of an unarmed call)
     path = os.environ.get("KILLPOINT_SOCKET")
     if not path:
         _ask = None
         return
-    _ask = _armed(path, os.environ.get("KILLPOINT_PROCESS", "target.1"))
+    # Points that are reached often and that this case's plan does not name: only passed by, without a word.
+    _quiet = frozenset(os.environ.get("KILLPOINT_QUIET", "").split(","))
+    _ask = _armed(path, os.environ.get("KILLPOINT_PROCESS", "target.1"), _quiet)
     if not _rearms_after_fork:
         # A child that the program forks by itself must not share its parent's connections and locks.
         os.register_at_fork(after_in_child=arm)
         _rearms_after_fork = True
 
 
-def _armed(path: str, process: str) -> "Ask":
+def _armed(path: str, process: str, quiet: "frozenset[str]") -> "Ask":
     import errno  # noqa: PLC0415
     import json  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
-    # Points that are reached often and that this case's plan does not name: only passed by, without a word.
-    quiet = frozenset(os.environ.get("KILLPOINT_QUIET", "").split(","))
     lines = threading.local()
     counting = threading.Lock()
     counts: dict[str, int] = {}

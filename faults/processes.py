@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
 import os
 import select
 import signal
@@ -27,6 +26,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any
 
+from faults import jsontext
 from faults.controller import Held, role_and_life
 
 READY_S_MAX = 60.0
@@ -101,6 +101,7 @@ class Process:
         self.pid = 0
         self.start_time = 0
         self.exited_ns: int | None = None
+        self.unreaped = False
         self.cpu_ms = 0.0  # user and system time, once it has ended
         self._keeper = keeper
         self._number = number
@@ -163,6 +164,18 @@ class Process:
         """SIGTERM."""
         return self.signal(Signals.SIGTERM)
 
+    def leave_unreaped(self) -> None:
+        """Have its parent take no note of its end, so that it stays a zombie with its pid and start time until `bury`. How
+        it ended is reported all the same."""
+        self._keeper._ask("left", STOPPED_S_MAX, do="leave", id=self._number)
+        self.unreaped = True
+
+    def bury(self) -> None:
+        """Have its parent reap it, if it was left a zombie."""
+        if self.unreaped:
+            self._keeper._ask("buried", STOPPED_S_MAX, do="bury", id=self._number, pid=self.pid)
+            self.unreaped = False
+
     def freeze(self) -> bool:
         """SIGSTOP, and wait until the kernel says that every thread of it has stopped. False if it has ended instead.
         Raises NotStopped after STOPPED_S_MAX seconds."""
@@ -171,6 +184,15 @@ class Process:
     def thaw(self) -> bool:
         """SIGCONT, and wait until the kernel says that it goes on. False if it has ended by then."""
         return self._until(Signals.SIGCONT, "running")
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the kernel says that it is stopped; False too once it is gone."""
+        try:
+            with open(f"/proc/{self.pid}/stat", "rb") as stat:  # noqa: PTH123
+                return stat.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+        except (FileNotFoundError, ProcessLookupError):
+            return False
 
     def _until(self, which: Signals, state: str) -> bool:
         with self._changed:
@@ -359,7 +381,7 @@ class Keeper:
     def _send(self, **order: Any) -> None:
         try:
             with self._sending:
-                self._line.sendall(json.dumps(order, separators=(",", ":")).encode() + b"\n")
+                self._line.sendall(jsontext.dumps(order) + b"\n")
         except OSError as error:
             raise KeeperError(f"the keeper (pid {self.pid}) is gone: {error}") from None
 
@@ -378,7 +400,7 @@ class Keeper:
     def _read(self) -> None:
         with contextlib.suppress(OSError), self._line.makefile("rb") as lines:
             for line in lines:
-                self._on_event(json.loads(line))
+                self._on_event(jsontext.loads(line))
         for process in list(self._processes.values()):
             process._on_failed(f"the keeper (pid {self.pid}) is gone")
         with self._changed:

@@ -24,6 +24,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 (a folder of mode 0700 with an unguessab
 MEMORY_FREE_BYTES_MIN = 64 * 1024 * 1024
 # The longest name under the root, /sock/c, and what mkdtemp adds, must leave a path that a Unix socket can be bound to.
 PARENT_BYTES_MAX = 80
+LOCK_S_MAX = 5.0
 
 _MAGIC = b"SQLite format 3\x00"
 _UNREADABLE = b"This is no database any more. " * 4
@@ -140,6 +141,25 @@ def mend_store(folder: Path) -> str:
             file.rename(broken.with_name(file.name))
     shutil.rmtree(aside)
     return digest(folder)
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[int]:
+    """Hold the write lock of every database in `folder`, as another program does in a long transaction; how many.
+    Whoever writes at that moment is waited for. Raises StoreError if there is none, or one cannot be had in time."""
+    databases = _databases(folder)
+    if not databases:
+        raise StoreError(f"{folder}: holds no database that could be locked")
+    with contextlib.ExitStack() as stack:
+        for database in databases:
+            held = stack.enter_context(
+                contextlib.closing(sqlite3.connect(database, timeout=LOCK_S_MAX, isolation_level=None))
+            )
+            try:
+                held.execute("BEGIN IMMEDIATE")
+            except sqlite3.Error as error:
+                raise StoreError(f"{database}: could not be locked ({error})") from None
+        yield len(databases)
 
 
 def scratch_root() -> Path:

@@ -68,8 +68,8 @@ class FaultLine:
     """One line of the table.
 
     sentence: what happens, for a reader of a report. clauses: what it puts to the test, besides those of the point.
-    roles, points, not_moments: where it applies: in which processes' points, at which points alone (None: all of these
-    roles), and in which rows of the contract's table not.
+    roles, points, not_moments, not_points: where it applies: in which processes' points, at which points alone (None: all
+    of these roles), and in which rows of the contract's table and at which points not.
     """
 
     name: str
@@ -79,6 +79,7 @@ class FaultLine:
     build: Callable[[Address, Point], tuple[Fault, ...]]
     points: frozenset[str] | None = None
     not_moments: frozenset[str] = frozenset()
+    not_points: frozenset[str] = frozenset()
 
     def applies(self, point: Point) -> bool:
         """Whether this fault can be played at `point`."""
@@ -86,6 +87,7 @@ class FaultLine:
             point.role in self.roles
             and point.moment not in self.not_moments
             and (self.points is None or point.name in self.points)
+            and point.name not in self.not_points
         )
 
     def plan(self, address: Address, point: Point) -> tuple[Fault, ...]:
@@ -274,8 +276,9 @@ def _line(
     roles: frozenset[Role] = _ANYWHERE,
     points: frozenset[str] | None = None,
     not_moments: frozenset[str] = frozenset(),
+    not_points: frozenset[str] = frozenset(),
 ) -> FaultLine:
-    return FaultLine(name, sentence, tuple(clauses.split()), roles, build, points, not_moments)
+    return FaultLine(name, sentence, tuple(clauses.split()), roles, build, points, not_moments, not_points)
 
 
 def _names(*points: Point) -> frozenset[str]:
@@ -314,6 +317,9 @@ _HEARD = _names(
     catalogue.TURN_COMMITTED,
 )
 
+# A worker has nothing to do before anybody has opened a session, so what a user does to one there would reach nobody.
+_BEFORE_A_SESSION = _names(catalogue.WORKER_IDLE)
+
 _CONTROLS: tuple[tuple[str, str, str], ...] = (
     ("pause", "the user pauses the session", "INT-3 INT-12 INT-14"),
     ("stop", "the user stops the session", "INT-3 INT-12 INT-14 ADM-4"),
@@ -323,12 +329,14 @@ _CONTROLS: tuple[tuple[str, str, str], ...] = (
 
 def _control_lines(action: str, act: str, clauses: str) -> tuple[FaultLine, ...]:
     back = "both processes are started again" if action == "quit" else "it is started again"
+    too_early = frozenset() if action == "quit" else _BEFORE_A_SESSION
     return (
         _line(
             f"{action}-before",
             f"{act} and hears so while the process stands at the point; only then it is killed, and {back}",
             clauses,
             _at(_control_before(action)),
+            not_points=too_early,
         ),
         _line(
             f"{action}-at",
@@ -336,12 +344,14 @@ def _control_lines(action: str, act: str, clauses: str) -> tuple[FaultLine, ...]
             + ("; both end and are started again" if action == "quit" else ""),
             clauses,
             _at(_control_at(action)),
+            not_points=too_early,
         ),
         _line(
             f"{action}-after",
             f"the process is killed at the point; {act} and hears so while the worker is down; then {back}",
             clauses,
             _at(_control_after(action)),
+            not_points=too_early,
         ),
     )
 
@@ -494,6 +504,7 @@ _LINES: tuple[FaultLine, ...] = (
         "INT-13 INT-14 ADM-3",
         _at(_input_during),
         _BESIDE_APP,
+        not_points=_BEFORE_A_SESSION,
     ),
 )
 

@@ -8,18 +8,16 @@ from __future__ import annotations
 import functools
 import json
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 from typer.main import get_command
 
+from reference import entry
 from reference.client import Client, ClientError
 from reference.model import Refused, StateUnavailable
-from reference.settings import Settings
 
 AT_REST = frozenset({"done", "cancelled", "paused", "failed", "recovery_failed"})
 
@@ -44,15 +42,13 @@ def _about() -> None:
 @cli.command()
 def serve(
     data: Data = DATA,
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port; 0 for any.")] = 0,
-    workers: Annotated[int, typer.Option(help="Worker processes to keep running.")] = 2,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = entry.HOST,
+    port: Annotated[int, typer.Option(help="Port; 0 for any.")] = entry.PORT,
+    workers: Annotated[int, typer.Option(help="Worker processes to keep running.")] = entry.WORKERS,
     workspace: Workspace = None,
 ) -> int:
     """Serve the HTTP API. DATA/serve.json says where, DATA/token holds the token."""
-    from reference.serving import serve as run  # noqa: PLC0415 (a client needs none of it)
-
-    return _ended(run(_settings(data, workspace), host, port, workers))
+    return entry.serve(data, workspace, host, port, workers)
 
 
 @cli.command()
@@ -62,18 +58,7 @@ def worker(
     supervised: Annotated[bool, typer.Option("--supervised", hidden=True)] = False,
 ) -> int:
     """Work on what was accepted, until told to end."""
-    from reference.worker import main as run  # noqa: PLC0415 (a client needs none of it)
-
-    if supervised:
-        threading.Thread(target=_go_with_parent, daemon=True).start()
-    return _ended(run(_settings(data, workspace)))
-
-
-def _ended(status: int) -> int:
-    """The exit status of a process that has ended in order: a signal that still comes changes nothing of that."""
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
-    return status
+    return entry.worker(data, workspace, supervised)
 
 
 @cli.command("mutants", hidden=True)
@@ -84,21 +69,6 @@ def list_mutants(as_json: AsJson = False) -> int:
     rows = mutants.listed()
     _say(json.dumps(rows) if as_json else "\n".join(f"{row['name']}: {row['changes']}" for row in rows))
     return 0
-
-
-def _seed_defect() -> None:
-    """Put in the defect that the environment names, if any."""
-    if name := os.environ.get("REFERENCE_MUTANT"):
-        from reference import mutants  # noqa: PLC0415 (never in ordinary use)
-
-        mutants.apply(name)
-
-
-def _go_with_parent() -> None:
-    """End gracefully when standard input ends, which is when the app that cares for this worker is gone."""
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 @cli.command()
@@ -245,17 +215,13 @@ def quit_(data: Data = DATA) -> int:
     return 0
 
 
-def _settings(data: Path, workspace: Path | None) -> Settings:
-    return Settings.load(data.absolute(), workspace.absolute() if workspace else None)
-
-
 def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
 @functools.cache
 def command() -> Any:
-    """The parser, built once; a forked process inherits it."""
+    """The parser, built once."""
     return get_command(cli)
 
 
@@ -263,10 +229,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; its exit status. `argv` is without the program's name."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        _seed_defect()
+        entry.seed_defect()
         return int(command().main(args=arguments, prog_name="python -m reference", standalone_mode=False) or 0)
     except (Refused, StateUnavailable, ClientError) as error:
-        return _wrong(str(error), 2 if getattr(error, "mistake", True) else 1)
+        return entry.wrong(str(error), 2 if getattr(error, "mistake", True) else 1)
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
@@ -275,19 +241,14 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:
         message = getattr(error, "format_message", None)  # the parser's own errors
         if message is None:
-            return _wrong(f"{type(error).__name__}: {error}", 1)
-        return _wrong(f"{message().rstrip('.')}; see python -m reference {_named(arguments)}--help", 2)
+            return entry.wrong(f"{type(error).__name__}: {error}", 1)
+        return entry.wrong(f"{message().rstrip('.')}; see python -m reference {_named(arguments)}--help", 2)
 
 
 def _named(arguments: list[str]) -> str:
     """The command that was meant, if it is one, for the hint."""
     found = arguments[0] if arguments and arguments[0] in getattr(command(), "commands", {}) else ""
     return f"{found} " if found else ""
-
-
-def _wrong(message: str, status: int) -> int:
-    print("reference: " + " ".join(message.split()), file=sys.stderr)  # noqa: T201
-    return status
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from faults.probe import reach
-from reference import control, errors, intake, openapi, snapshot
+from reference import control, errors, intake, openapi, projection, snapshot
 from reference.events import Changes, EventStream
 from reference.model import Refused, StateUnavailable
 from reference.openapi import NewControl, NewInput, NewSession, Resolution
@@ -61,7 +61,7 @@ class App:
         self.settings = settings
         self.stop = stop
         self.closing = False
-        self.changes = Changes(self._changed, lambda: self._store.bell if self._store else None)
+        self.changes = Changes(self._newest, lambda: self._store.bell if self._store else None)
         self._pool = ThreadPoolExecutor(THREADS_MAX, "app")
         self._store: Store | None = None
         self._opening = Lock()
@@ -87,8 +87,8 @@ class App:
             self._failed = (time.monotonic(), str(error))
             raise
 
-    def _changed(self, last: object) -> object:
-        return self._store.changed(last) if self._store else None
+    def _newest(self) -> object:
+        return projection.newest(self._store) if self._store else None
 
     async def in_thread(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run what may block. It runs to its end even if the caller is cancelled, and even if it had not begun by then:

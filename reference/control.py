@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from faults.probe import reach
-from reference import projection, transcript
+from reference import intake, projection, transcript
 from reference.model import Refused
 from reference.store import Row, Store, Tx
 
@@ -39,6 +39,8 @@ def apply(store: Store, session: str, action: str, version: int | None = None) -
     reach("control.received", None, {"session": session, "action": action})
     with store.write() as tx:
         _current(tx, session, version)
+        if action == "stop":
+            intake.admit_arriving(tx, store, session)
         answer = _apply(tx, session, action)
     reach("control.stored", None, {"session": session, "action": action})
     return answer
@@ -48,6 +50,7 @@ def quit(store: Store) -> dict[str, Any]:
     """Store a user's stop for every unfinished work, and ask app and workers to exit (INT-6)."""
     reach("control.received", None, {"action": "quit"})
     with store.write() as tx:
+        intake.admit_arriving(tx, store)
         rows = tx.all("SELECT work_id, session FROM works WHERE state NOT IN ('done', 'cancelled') ORDER BY place")
         for session in dict.fromkeys(row["session"] for row in rows):
             _apply(tx, session, "stop")
@@ -127,9 +130,7 @@ def _apply(tx: Tx, session: str, action: str) -> dict[str, Any]:
 
 def _settle(tx: Tx, work: Row, desired: str) -> None:
     """Bring a work that nobody owns to the state that the user wants."""
-    turn = transcript.open_turn(tx, work["work_id"]) if desired != "run" else None
-    if turn is not None:
-        close_for(tx, turn, desired)
+    close_for(tx, work["work_id"], desired)
     tx.run(
         "UPDATE works SET state = ?, reason_code = ?, reason = NULL, parked = 0, tries = 0, next_try_at = NULL"
         " WHERE work_id = ?",
@@ -140,13 +141,26 @@ def _settle(tx: Tx, work: Row, desired: str) -> None:
     projection.work_event(tx, work["work_id"])
 
 
-def close_for(tx: Tx, turn: Row, desired: str) -> None:
-    """Close a running turn because the user wants its work paused or cancelled."""
-    if desired == "cancelled":
-        transcript.break_off(tx, turn, "cancelled")
-        tell(tx, turn, "stopped", "The user stopped the request above before it was finished; do not go on with it.")
-    else:
+_STOPPED = "The user stopped the request above before it was finished; do not go on with it."
+
+
+def close_for(tx: Tx, work_id: str, desired: str) -> None:
+    """Close what is open of a work because its user wants it paused or cancelled.
+
+    The turn of a cancelled one may have been set aside before, by a pause or by a newer input: it is told to the model as
+    stopped all the same, so that nobody takes its request for a new one (C04).
+    """
+    turn = transcript.open_turn(tx, work_id)
+    if turn is not None and desired == "paused":
         transcript.set_aside(tx, turn)
+    elif turn is not None and desired == "cancelled":
+        transcript.break_off(tx, turn, "cancelled")
+        tell(tx, turn, "stopped", _STOPPED)
+    elif desired == "cancelled":
+        last = transcript.last_turn(tx, work_id)
+        if last is not None and last["state"] == "interrupted":
+            transcript.close_calls(tx, last)
+            tell(tx, last, "stopped", _STOPPED)
 
 
 def tell(tx: Tx, turn: Row, what: str, text: str) -> None:

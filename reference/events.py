@@ -10,12 +10,13 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable
+from itertools import pairwise
 from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from faults.probe import reach
+from faults.probe import heard, reach
 from reference import projection
 from reference.bell import DEAF_LOOK_S, LOOK_S, Bell
 from reference.model import Event, StateUnavailable
@@ -23,20 +24,21 @@ from reference.store import Store
 
 HEARTBEAT_S = 15.0
 RETRY_MS = 200
+_BETWEEN = ("event.sent", "event.committed")
 _HEAD = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 InThread = Callable[..., Awaitable[Any]]
 
 
 class Changes:
-    """Wakes whoever waits for a commit. The store is asked when its bell rings, and now and then although it did not,
+    """Wakes whoever waits for an event. The store is asked when its bell rings, and now and then although it did not,
     only while somebody waits.
 
-    changed: gives a token that differs after a commit. bell: the store's bell, None as long as there is no store.
+    newest: gives a token that differs once there is one more. bell: the store's bell, None as long as there is no store.
     """
 
-    def __init__(self, changed: Callable[[object], object], bell: Callable[[], Bell | None]) -> None:
-        self._changed, self._bell = changed, bell
+    def __init__(self, newest: Callable[[], object], bell: Callable[[], Bell | None]) -> None:
+        self._newest, self._bell = newest, bell
         self._last: object = None
         self._timer: asyncio.TimerHandle | None = None
         self._heard: Bell | None = None
@@ -79,7 +81,7 @@ class Changes:
         if self.closed or not self._waiting:
             return
         try:
-            token = self._changed(self._last)
+            token = self._newest()
         except Exception:  # whoever waits asks the store itself and says what is wrong with it
             token = time.monotonic()
         if token != self._last:
@@ -136,24 +138,37 @@ class EventStream(Response):
 
         try:
             await put(f"retry: {RETRY_MS}\n\n")
+            seen = self._changes.count
+            events = await self._in_thread(self._next)
             while True:
+                if events:
+                    seen, events = await self._send(events, put)
+                    continue
+                if self._changes.closed:
+                    break
+                if not await self._changes.wait(seen, HEARTBEAT_S):
+                    await put(": still here\n\n")
                 seen = self._changes.count
                 events = await self._in_thread(self._next)
-                if events:
-                    await self._send(events, put)
-                elif self._changes.closed:
-                    break
-                elif not await self._changes.wait(seen, HEARTBEAT_S):
-                    await put(": still here\n\n")
         except (StateUnavailable, OSError):
             pass  # ended, not completed: the client comes back with its last number and hears what is wrong
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send(self, events: list[Event], put: Callable[[str], Awaitable[None]]) -> None:
-        for index, event in enumerate(events):
-            await put(encode(event))
-            self._after = event.number
-            await self._in_thread(self._sent, event, events[index + 1] if index + 1 < len(events) else None)
+    async def _send(self, events: list[Event], put: Callable[[str], Awaitable[None]]) -> tuple[int, list[Event]]:
+        """Send these events; what had changed by then, and the events that follow.
+
+        They go out in one piece, unless somebody hears of the points that lie between two of them.
+        """
+        if any(map(heard, _BETWEEN)):
+            for event, following in pairwise(events):
+                await put(encode(event))
+                self._after = event.number
+                await self._in_thread(self._passed, event, following)
+            events = events[-1:]
+        await put("".join(map(encode, events)))
+        self._after = events[-1].number
+        seen = self._changes.count
+        return seen, await self._in_thread(self._sent, events[-1])
 
     def _next(self) -> list[Event]:
         """The next events. In a thread, as is everything below."""
@@ -162,15 +177,18 @@ class EventStream(Response):
             self._reach("event.committed", events[0])
         return events
 
-    def _sent(self, event: Event, following: Event | None) -> None:
-        """One visit to a thread for all that lies between two sends. The announced number is stored when nothing more is
-        at hand; on the way there it may lag, which only makes events come again."""
+    def _passed(self, event: Event, following: Event) -> None:
+        """Between two sends."""
         self._reach("event.sent", event)
-        if following:
-            self._reach("event.committed", following)
-        else:
-            projection.announce(self._store, self._session, event.number)
-            self._reach("event.cursor.stored", event)
+        self._reach("event.committed", following)
+
+    def _sent(self, event: Event) -> list[Event]:
+        """One visit to a thread for all that follows a send; the next events. The announced number is stored when nothing
+        more is at hand; on the way there it may lag, which only makes events come again."""
+        self._reach("event.sent", event)
+        projection.announce(self._store, self._session, event.number)
+        self._reach("event.cursor.stored", event)
+        return self._next()
 
     def _reach(self, point: str, event: Event) -> None:
         detail = {"session": self._session, "event": event.number, "type": event.type}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +44,9 @@ def accept(
 ) -> tuple[dict[str, Any], bool]:
     """Accept one input (ADM-1, ADM-2): the answer for the client, and whether this call made it.
 
+    A Stop that is stored while the input is on its way from here to its commit holds for it (C23, `admit_arriving`).
     version: the control version that the client had seen when it first sent this; a Stop newer than that holds for the
-    input too, though its row did not exist yet (C23).
+    input too, also where it had not even reached the app by then.
     Raises Refused: unknown session (404), the id used for another text (409), a bad field (400).
     """
     _checked_id(request_id)
@@ -51,8 +54,7 @@ def accept(
         raise Refused("text_invalid", f"text must have 1 to {TEXT_BYTES_MAX} bytes", "text", 400)
     with store.read() as tx:
         _session(tx, session)
-    reach("input.received", None, {"session": session, "request_id": request_id})
-    with store.write() as tx:
+    with _arriving(store, session, request_id, text, version), store.write() as tx:
         row = _session(tx, session)
         known = tx.one("SELECT * FROM inputs WHERE session = ? AND request_id = ?", session, request_id)
         if known is not None:
@@ -64,6 +66,27 @@ def accept(
         answer = _store(tx, row, request_id, text, version)
     reach("input.committed", answer["work_id"], {"session": session, "request_id": request_id})
     return answer, True
+
+
+@contextmanager
+def _arriving(store: Store, session: str, request_id: str, text: str, version: int | None) -> Iterator[None]:
+    """Keep the input in hand until it is committed, so that a Stop finds it there."""
+    arrival = (session, request_id, text, version)
+    store.arriving.append(arrival)
+    try:
+        reach("input.received", None, {"session": session, "request_id": request_id})
+        yield
+    finally:
+        store.arriving.remove(arrival)
+
+
+def admit_arriving(tx: Tx, store: Store, session: str | None = None) -> None:
+    """Commit, in the transaction of a Stop, every input that this app has in hand for the session (None: for any), so that
+    the Stop speaks of it like of all others: sent again after a crash, it is known and stopped (C23, ADM-4)."""
+    for name, request_id, text, version in tuple(store.arriving):
+        known = "SELECT 1 FROM inputs WHERE session = ? AND request_id = ?"
+        if session in (None, name) and not tx.value(known, name, request_id):
+            _store(tx, _session(tx, name), request_id, text, version)
 
 
 def _store(tx: Tx, session: Row, request_id: str, text: str, version: int | None) -> dict[str, Any]:

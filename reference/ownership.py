@@ -5,8 +5,8 @@ A claim is one conditional UPDATE that names the generation and owner it has rea
 (OWN-3).
 
 An owner loses a work in two ways only. Its process is certainly dead (OWN-2, OWN-6, C29). Or its lease has run out by the
-clock *and* its renewal counter stood still for two renewal intervals of monotonic time, as the taker itself saw: a clock
-that jumps ahead takes nothing from an owner that still renews, and one that jumps back takes nothing at all (C35).
+clock *and* its renewal counter then stood still for `watch_s` of monotonic time, as the taker itself saw: one that jumps
+ahead leaves an owner that lives the time to renew, and one that goes back takes nothing at all (C35).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Held:
 
 @dataclass(slots=True)
 class Lookout:
-    """What one process has seen of other owners, to tell a standing one from a living one."""
+    """What one process has seen of owners whose lease has run out, to tell a standing one from a living one."""
 
     me: str
     settings: Settings
@@ -86,14 +86,18 @@ class Lookout:
         owner = Identity.parse(row["owner"])
         if owner.certainly_dead():
             return True
+        if clock.now() < row["lease_until"]:
+            self._seen.pop(row["work_id"], None)
+            return False
+        # How long it had stood still before it ran out says nothing: until then there was no need to renew it.
         mark = (row["generation"], row["renewals"])
         seen = self._seen.get(row["work_id"])
         if seen is None or seen[:2] != mark:
             self._seen[row["work_id"]] = (*mark, clock.monotonic())
             return False
         stood_s = clock.monotonic() - seen[2]
-        expired = clock.now() >= row["lease_until"] and stood_s >= self.settings.watch_s
-        return expired and owner.host == identity.host()  # another host's work is never taken in silence (OWN-5)
+        # Another host's work is never taken in silence (OWN-5).
+        return stood_s >= self.settings.watch_s and owner.host == identity.host()
 
 
 def take(store: Store, row: Row, me: str, settings: Settings, recovering: bool = False) -> Held | None:

@@ -17,6 +17,7 @@ import httpx
 
 from faults.probe import reach
 from reference import ownership
+from reference.bell import DEAF_LOOK_S, LOOK_S, Bell
 from reference.model import Fenced, Messages, Outcome, Registry, Stream
 from reference.ownership import Held, Lease
 from reference.settings import Settings
@@ -25,6 +26,16 @@ from reference.store import Store
 POLL_S = 0.005
 
 _T = TypeVar("_T")
+
+
+async def rung(bell: Bell) -> None:
+    """Wait until the bell has rung, or until it is time to look although it did not. Look at the store after this."""
+    if (ear := bell.ear()) is None:
+        await anyio.sleep(DEAF_LOOK_S)
+        return
+    with anyio.move_on_after(LOOK_S):
+        await anyio.wait_readable(ear)
+    bell.clear()
 
 
 class LetGo(Exception):
@@ -145,7 +156,7 @@ class Run:
         seen = self.store.changed()
         try:
             while True:
-                await anyio.sleep(POLL_S)
+                await rung(self.store.bell)
                 self._watch_exit(scope, cut)
                 self.renew_if_due()
                 token = self.store.changed()

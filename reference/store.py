@@ -139,6 +139,7 @@ class Store:
         self.work = Database(settings.work_db, self.bell)
         self.usage = Database(settings.usage_db)
         self.write, self.read = self.work.write, self.work.read
+        self.arriving: list[tuple[str, str, str, int | None]] = []  # intake's: what has come and is not committed yet
 
     @classmethod
     def open(cls, settings: Settings) -> Store:
@@ -181,7 +182,7 @@ def prepare(settings: Settings) -> None:
             )
         for name, path in (("usage", settings.usage_db), ("work", settings.work_db)):
             if states[name] == "absent":
-                _make(path, name)
+                fresh.make(path, name)
             elif states[name] == "older":
                 _migrate(path, name)
 
@@ -224,16 +225,6 @@ def _state(path: Path, name: str) -> str:
     if "alembic_version" in tables and (not versions or versions[0] in _older(name)):
         return "older"
     raise StateUnavailable(f"{path}: is of version {versions or 'unknown'}, this program reads {fresh.HEAD[name]}")
-
-
-def _make(path: Path, name: str) -> None:
-    driver = sqlite3.connect(path, isolation_level=None)
-    try:
-        driver.execute("PRAGMA journal_mode=WAL")
-        driver.execute("PRAGMA synchronous=FULL")
-        fresh.fill(driver, name)
-    finally:
-        driver.close()
 
 
 def _older(name: str) -> set[str]:

@@ -91,9 +91,7 @@ def obey(run: Run) -> None:
     held = run.held
     with run.store.write() as tx:
         desired = ownership.fence(tx, held)["desired_state"]
-        turn = transcript.open_turn(tx, held.work_id)
-        if turn is not None and desired != "run":
-            control.close_for(tx, turn, desired)
+        control.close_for(tx, held.work_id, desired)
         tx.run("UPDATE recoveries SET void = 1 WHERE work_id = ? AND NOT consumed", held.work_id)
     outbox.deliver(run.store, held.work_id, held)
     reach("control.applied", held.work_id)

@@ -1,9 +1,9 @@
 """Owns warming: everything that a process of the runtime pays once, paid before a fork, so that a child is ready at once.
 
-`warm()` imports what `serve` and `worker` need, then plays a small round in a folder that it removes: a whole life of an
-app with a few requests over a real socket and its event stream, and a whole life of a worker that asks a model over
-another, calls a tool and is told to go. Afterwards the process has no thread, no descriptor and no event loop that it
-had not before, so that it may fork. That is checked.
+`warm()` imports what `serve` and `worker` need, then plays a few small rounds, each in a folder that it removes: a whole
+life of an app with a few requests over a real socket and its event stream, and a whole life of a worker that asks a model
+over another, calls a tool and is told to go. Afterwards the process has no thread, no descriptor and no event loop that
+it had not before, so that it may fork. That is checked.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from typing import Any
 import anyio
 import httpx
 
-from reference import __main__ as command_line
 from reference import fresh, openapi, provider, security, serving, snapshot, tools, worker
 from reference.identity import Identity
 from reference.settings import Settings
 from reference.store import Store
 
 ROUND_S_MAX = 60.0
+ROUNDS = 3  # the interpreter makes a function faster after some eight calls of it; a child should not have to
 ENDED = frozenset({"done", "failed", "waiting"})
 _CALL = {"index": 0, "id": "c", "function": {"name": "list", "arguments": "{}"}}
 
@@ -39,19 +39,13 @@ _CALL = {"index": 0, "id": "c", "function": {"name": "list", "arguments": "{}"}}
 def warm() -> None:
     """Pay now what a first use costs. Raises RuntimeError if something is left that must not be forked."""
     threads, descriptors = set(threading.enumerate()), _descriptors()
-    _parse()
     Identity.mine()
     openapi.document("0")
     fresh.learn()
     for tool in (*tools.TRUSTED, *tools.PLUGINS):
         _ = tool.implementation, tool.schema
-    with tempfile.TemporaryDirectory(prefix="reference-warm-") as folder:
-        data, workspace = Path(folder) / "data", Path(folder) / "workspace"
-        for path in (data, workspace):
-            path.mkdir()
-        settings = Settings.load(data, workspace, {})
-        session = anyio.run(_app, settings)
-        _worker(settings, session)
+    for _ in range(ROUNDS):
+        _round()
     gc.collect()
     left = (set(threading.enumerate()) - threads) or (_descriptors() - descriptors)
     if left:
@@ -59,12 +53,15 @@ def warm() -> None:
     gc.freeze()  # a child's collections then touch no page that is shared with it
 
 
-def _parse() -> None:
-    """The parser makes what checks an option when it first meets that option."""
-    command_line.command().make_context("reference", ["serve"])
-    commands = command_line.command().commands
-    commands["serve"].make_context("serve", ["--data=x", "--workspace=x", "--host=x", "--port=0", "--workers=0"])
-    commands["worker"].make_context("worker", ["--data=x", "--workspace=x", "--supervised"])
+def _round() -> None:
+    """The lives of an app and of a worker, on a store of their own."""
+    with tempfile.TemporaryDirectory(prefix="reference-warm-") as folder:
+        data, workspace = Path(folder) / "data", Path(folder) / "workspace"
+        for path in (data, workspace):
+            path.mkdir()
+        settings = Settings.load(data, workspace, {})
+        session = anyio.run(_app, settings)
+        _worker(settings, session)
 
 
 async def _app(settings: Settings) -> str:

@@ -16,11 +16,10 @@ import anyio
 
 from faults.probe import reach
 from reference import context, control, effects, outbox, ownership, provider, recovery, turns
-from reference.bell import DEAF_LOOK_S, LOOK_S
 from reference.identity import Identity
 from reference.model import Fenced, StateUnavailable
 from reference.ownership import Lookout
-from reference.running import POLL_S, Kit, Late, LetGo, Process, Run
+from reference.running import POLL_S, Kit, Late, LetGo, Process, Run, rung
 from reference.settings import Settings
 from reference.store import Row, Store
 from reference.tools import registry
@@ -155,16 +154,10 @@ def _tidy(store: Store) -> None:
 async def _idle(process: Process, token: object, pending: bool) -> None:
     """Wait until something was committed, or until it is time to look at other owners and at tries that fall due."""
     until = anyio.current_time() + OWNERS_LOOK_S
-    bell = process.store.bell
     while not process.exiting and process.store.changed(token) == token:
         if pending and anyio.current_time() >= until:
             return
-        if (ear := bell.ear()) is None:
-            await anyio.sleep(DEAF_LOOK_S)
-            continue
-        with anyio.move_on_after(LOOK_S):
-            await anyio.wait_readable(ear)
-        bell.clear()
+        await rung(process.store.bell)
 
 
 async def _work(process: Process, row: Row) -> int | None:

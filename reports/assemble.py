@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from reports import levels
 from reports.levels import LEVELS, Level
-from reports.model import Cell, ClauseRow, PointRow, Report, Status, Totals, Verdict, worst
+from reports.model import Cell, ClauseRow, Comparisons, PointRow, Report, Status, Totals, Verdict, worst
 
 NAMES_MAX = 12
 EXIT_STATUS: dict[Verdict, int] = {"accepted": 0, "rejected": 1, "incomplete": 3}
@@ -82,7 +82,8 @@ def assemble(cells: Sequence[Cell], inputs: Inputs) -> Report:
         clauses=clauses,
         points=points,
         totals=_totals(cells, inputs),
-        not_judged=list(_not_judged(clauses, points, inputs)),
+        comparisons=_comparisons(cells),
+        not_judged=list(_not_judged(cells, clauses, points, inputs)),
         notes=list(inputs.notes),
         baseline=dict(inputs.baseline) if inputs.baseline is not None else None,
     )
@@ -94,7 +95,7 @@ def _of_itself(report: Report, inputs: Inputs) -> Report:
     if levels.CLAUSE in inputs.claimed:
         text = inputs.clause_texts.get(levels.CLAUSE, "")
         report.clauses[levels.CLAUSE] = levels.row(report, text)
-        report.not_judged = list(_not_judged(report.clauses, report.points, inputs))
+        report.not_judged = list(_not_judged(report.cells, report.clauses, report.points, inputs))
         if found := levels.broken(report):
             report.verdict = "rejected"
             report.why.insert(0, f"this report says more than was shown: {found[0].expected.says}; {found[0].seen.says}")
@@ -243,7 +244,10 @@ def _incomplete(
     if count["void"]:
         yield f"{_cells(count['void'])} void: a death that was not ours, or a fault of the harness"
     if count["inconclusive"]:
-        yield f"{_cells(count['inconclusive'])} inconclusive: not reached, or an unknown that did not close"
+        yield f"{_cells(count['inconclusive'])} inconclusive: not reached, vacuous, or an unknown that did not close"
+    vacuous = [cell.id for cell in judged if cell.vacuous]
+    if vacuous:
+        yield f"{_cells(len(vacuous))} vacuous: the fault left nothing where it should have: {_some(vacuous)}"
     if count["not run"]:
         yield f"{_cells(count['not run'])} not run"
     if not any(cell.status in ("held", "violated") and not cell.disarmed for cell in judged):
@@ -268,7 +272,20 @@ def _totals(cells: Sequence[Cell], inputs: Inputs) -> Totals:
     )
 
 
-def _not_judged(clauses: Mapping[str, ClauseRow], points: Mapping[str, PointRow], inputs: Inputs) -> Iterator[str]:
+def _comparisons(cells: Sequence[Cell]) -> Comparisons:
+    """How far the evidence of these cells was compared. A canary is there to be violated, whatever it is compared with."""
+    cells = [cell for cell in cells if not cell.canary]
+    return Comparisons(
+        planned=sum(cell.evidence is not None and bool(cell.evidence.planned) for cell in cells),
+        compared=sum(bool(cell.compared) for cell in cells),
+        lacking=sum(bool(cell.not_compared) for cell in cells),
+        vacuous=sum(bool(cell.vacuous) for cell in cells),
+    )
+
+
+def _not_judged(
+    cells: Sequence[Cell], clauses: Mapping[str, ClauseRow], points: Mapping[str, PointRow], inputs: Inputs
+) -> Iterator[str]:
     """What a reader must not take this report for, one line each."""
     yield "A real reboot is not accepted here: a restart of the host is played by a new boot identity (ENV-2)."
     yield "A SIGKILL leaves the page cache alive, so a kill proves nothing about fsync; only a power-loss run does."
@@ -285,6 +302,10 @@ def _not_judged(clauses: Mapping[str, ClauseRow], points: Mapping[str, PointRow]
     for name in inputs.excused:
         if name in points and not points[name].excused:
             yield f"The excuse for breakpoint {name} ended on {inputs.excused[name].get('until')} and counts no more."
+    if cells and not inputs.finished:
+        yield "The run has not finished, so no cell was compared with its fault-free and its disarmed play yet."
+    for name, lacking in Counter(name for cell in cells for name in cell.not_compared).items():
+        yield f"{_cells(lacking)} could not be compared with {name}, which this run does not have."
     if inputs.selected_points is not None:
         left = [
             name for name, row in points.items() if row.declared and name not in inputs.selected_points and not row.killed

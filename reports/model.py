@@ -81,9 +81,26 @@ class Kill(_Data):
     why: str | None = None
 
 
+class Evidence(_Data):
+    """What a history shows of the things that a fault does. A place is what is counted, such as `kill worker`.
+
+    seen: how much of each place the history shows. planned: how much of each the plan must have added to it, as far as its
+    addresses were reached; nothing where the plan was disarmed. missing: what of that is not there, in words.
+    """
+
+    seen: dict[str, int | float] = {}
+    planned: dict[str, int | float] = {}
+    missing: list[str] = []
+
+
 class Cell(_Data):
     """One case of the matrix and its verdict. `case` is the path, inside the report's folder, of the file to replay;
-    `page` of its page; `digest` covers case, history, snapshots and versions."""
+    `page` of its page; `digest` covers case, history, snapshots and versions.
+
+    evidence: what its history shows of its fault; None if it could not be played. compared: the ids of the fault-free and
+    the disarmed cell that it was compared with; not_compared: which of the two this run does not have. vacuous: where its
+    evidence does not differ although its plan says so.
+    """
 
     id: str
     scenario: str
@@ -110,6 +127,10 @@ class Cell(_Data):
     digest: str | None = None
     canary: bool = False
     disarmed: bool = False
+    evidence: Evidence | None = None
+    compared: list[str] = []
+    not_compared: list[str] = []
+    vacuous: list[str] = []
 
 
 class Script(_Data):
@@ -158,6 +179,17 @@ class Totals(_Data):
     by_status: dict[str, int] = {}
 
 
+class Comparisons(_Data):
+    """How many cells were held against their plan (`planned`: those whose plan leaves something behind), how many of them
+    also against the fault-free play of their scenario and the disarmed one of their fault, as far as there was one
+    (`compared`), how many lacked one of the two (`lacking`), and how many turned out vacuous."""
+
+    planned: int = 0
+    compared: int = 0
+    lacking: int = 0
+    vacuous: int = 0
+
+
 class Report(_Data):
     """A whole run as data: what `report.json` holds. `level` is the level of its evidence (ENV-3)."""
 
@@ -176,6 +208,7 @@ class Report(_Data):
     clauses: dict[str, ClauseRow] = {}
     points: dict[str, PointRow] = {}
     totals: Totals = Totals()
+    comparisons: Comparisons = Comparisons()
     not_judged: list[str] = []
     notes: list[str] = []
     baseline: dict[str, Any] | None = None

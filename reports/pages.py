@@ -120,6 +120,7 @@ def report_page(report: Report, folder: Path | None = None) -> str:
             faults=list(dict.fromkeys(cell.fault for cell in matrix)),
             families=_families(matrix, list(report.points)),
             controls=_controls(report.cells),
+            comparisons=words.comparisons_in_words(report.comparisons),
             clauses=claimed,
             unclaimed=[(name, row) for name, row in report.clauses.items() if row.status == "not claimed"],
             clause_summary=_clause_summary(report.clauses.values()),
@@ -279,6 +280,7 @@ def cell_page(
             records_left=len(records) - len(shown),
             rows=rows,
             checks=_check_rows(cell),
+            left=_left_behind(cell),
             timeline=timeline.draw(records, f"Timeline of {cell.id}", said=said) if records else None,
         )
     )
@@ -304,6 +306,17 @@ def _rows(records: Sequence[Mapping[str, Any]], said: Sequence[str], *, whole: b
             f'<td class="mono">{escape(kind)}</td><td class="w">{more}</td></tr>\n'
         )
     return Markup("".join(parts)), set(show)  # noqa: S704 - every value is escaped above
+
+
+def _left_behind(cell: Cell) -> list[tuple[str, str, str]]:
+    """What the plan of a cell was to leave behind: in words, how much, and how much the history shows."""
+    if cell.evidence is None:
+        return []
+    seen = cell.evidence.seen
+    return [
+        (words.place_in_words(place), words.amount(due), words.amount(seen.get(place.replace("extra ", "life "), 0)))
+        for place, due in cell.evidence.planned.items()
+    ]
 
 
 def _check_rows(cell: Cell) -> Markup:

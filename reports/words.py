@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.files import safe_name
-from reports.model import Cell
+from reports.model import Cell, Comparisons
 
 HIDDEN = "[hidden]"
 _SECRET = re.compile(r"(^|[-_])(authorization|api[-_]?key|token|secret|password|cookie|set-cookie)$", re.IGNORECASE)
@@ -140,6 +140,7 @@ _SAY: dict[str, Callable[[Data], str]] = {
     "client.disconnected": lambda d: f"{d.get('client')} gone from {d.get('session')}",
     "provider.request": lambda d: f"request {d.get('n')} received, attempt {d.get('attempt')}",
     "provider.chunk": lambda d: f"request {d.get('n')}: piece {d.get('i')} sent",
+    "provider.repeated": lambda d: f"request {d.get('n')}: piece {d.get('i')} sent again",
     "provider.billed": _billed,
     "provider.answered": lambda d: f"request {d.get('n')} answered, status {d.get('status')}",
     "provider.refused": lambda d: f"request {d.get('n')} refused: {d.get('why')}",
@@ -148,6 +149,7 @@ _SAY: dict[str, Callable[[Data], str]] = {
     "effect.answered": lambda d: f"write {d.get('n')} answered, status {d.get('status')}",
     "effect.queried": lambda d: f"state of {d.get('key')} asked for: {'found' if d.get('found') else 'not found'}",
     "clock.moved": lambda d: f"clock moved by {d.get('by_s')} s",
+    "host.rebooted": lambda _: "the host got a new boot identity",
     "store.at_death": _at_death,
     "store.digest": lambda d: f"digest of the store taken ({d.get('when')})",
     "store.broken": lambda d: f"store made unreadable ({d.get('how')})",
@@ -234,6 +236,63 @@ def op_in_words(op: Data) -> str:
 def step_in_words(step: Data) -> str:
     """One step of a workload."""
     return _in_words(_STEPS, step)
+
+
+# What a fault leaves -------------------------------------------------------------------------------------------------
+
+_PLACES = {
+    "kill": "proved kills of the {}",
+    "life": "lives begun of the {}",
+    "extra": "lives of the {} begun beside another",
+    "end": "ends of the {}",
+    "freeze": "freezes of the {}, stopped by the kernel's word",
+    "thaw": "thaws of the {}",
+    "refusal": "refusals of the {} to go on",
+    "copy": "copies of the store at a death",
+    "clock": "seconds of the clock, {}",
+    "reboot": "new boot identities",
+    "break_store": "stores made unreadable",
+    "mend_store": "stores put back",
+    "go": "processes let go there",
+    "raise": "errors raised there",
+    "act": "answered calls of a user to {}",
+    "watch": "clients that came to {}",
+    "unwatch": "clients that left {}",
+    "look": "snapshots “{}”",
+    "cut": "requests there that the world cut off",
+    "drop": "requests there that the world carried out and never answered",
+    "error": "requests there that the world answered with an error",
+    "repeat": "pieces there that the world sent twice",
+    "lost": "requests that the {} never answered",
+    "failed": "requests that the {} answered with an error",
+    "repeated": "pieces that the {} sent twice",
+}
+_WORLD = {"provider": "model provider", "effect": "effect service"}
+
+
+def place_in_words(place: str) -> str:
+    """What is counted at a place of a cell's evidence, such as `kill worker`."""
+    what, _, whom = place.partition(" ")
+    return _PLACES[what].format(_WORLD.get(whom, whom)) if what in _PLACES else place
+
+
+def amount(value: float) -> str:
+    """How much of a place: whole where it is whole."""
+    return str(int(value)) if value == int(value) else f"{value:g}"
+
+
+def comparisons_in_words(of: Comparisons) -> str:
+    """What was found when the cells of a run were compared with each other, in a sentence or two."""
+    if not of.planned:
+        return "No cell had a fault of which anything could be missed."
+    told = (
+        f"Of {of.planned} cells with a fault, each was held against what its plan must leave behind, and {of.compared} also"
+        " against the same scenario fault-free and the same play disarmed"
+    )
+    told += f" ({of.lacking} lacked one of the two)" if of.lacking else ""
+    return (
+        f"{told}. {f'{of.vacuous} did not differ where they should.' if of.vacuous else 'All differed where they should.'}"
+    )
 
 
 def plan_in_words(case: Data) -> list[tuple[str, list[str]]]:

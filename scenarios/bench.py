@@ -1,7 +1,7 @@
 """Owns the measurement of what a case costs: `python -m scenarios.bench`, in one run on one machine.
 
 A fixed set of cases, one scenario with its worker killed at every point, is played as a run plays it: by as many
-processes as there are cores, each with a fork server of its own, all with one world; played, judged and written down.
+processes as a run takes, each with a fork server of its own, all with one world; played, judged and written down.
 Starting the processes is not counted, a run does that once. Then fewer of the same cases with every process of the
 target started cold, one case again and again, and the unarmed breakpoint.
 
@@ -35,7 +35,7 @@ from rich.console import Console
 from faults.bench import unarmed_cost
 from scenarios import campaign, replaying
 from scenarios.case import Case, load, parse
-from scenarios.engine import Engine, store_history
+from scenarios.engine import Engine, processes, store_history
 from scenarios.matrix import Wanted
 from scenarios.targets import target as target_named
 from scenarios.world.handle import World
@@ -44,7 +44,7 @@ TARGET = "reference"
 SET = Wanted(scenario="mail", fault="worker-killed")
 READY_S_MAX = 120.0
 PLAYED_S_MAX = 600.0
-SAMPLE_S = 0.2
+SAMPLE_S = 1.0  # a sample walks the page tables of some ten processes: more often, it takes what it is to measure
 TICK_MS = 1000 / os.sysconf("SC_CLK_TCK")
 
 
@@ -300,7 +300,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=200, help="cases played warm")
     parser.add_argument("--cold", type=int, default=12, help="cases played cold")
     parser.add_argument("--replays", type=int, default=20, help="how often one case is played again")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="one for each core by default")
+    parser.add_argument("--processes", type=int, default=processes(), help="as many as a run takes by default")
     parser.add_argument("--json", action="store_true", help="as JSON")
     wanted = parser.parse_args(argv)
     bench = measure(wanted.cases, wanted.cold, wanted.replays, wanted.processes)

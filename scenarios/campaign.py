@@ -19,6 +19,7 @@ import json
 import shlex
 import sys
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -31,14 +32,13 @@ from faults.table import matching as faults_matching
 from reports import assemble, writer
 from reports.model import NO_SCRIPT, Cell, Report, Script
 from reports.pages import all_violations
-from scenarios import checks, library, matrix, reproducer
-from scenarios.case import Case, load
+from scenarios import checks, library, matrix, mutants, reproducer, track_record, vacuity
+from scenarios.case import Case, CaseError, load
 from scenarios.contract import clauses
-from scenarios.engine import Engine, store_history
+from scenarios.engine import Engine, Judged, load_history, store_history
 from scenarios.excuses import excused
 from scenarios.history import History
 from scenarios.matrix import Wanted
-from scenarios.mutants import by_clause
 from scenarios.target import Target
 from scenarios.targets import target as target_named
 from scenarios.versions import versions
@@ -52,7 +52,8 @@ CANARY_ID = "canary/effect.applied#1/worker-killed"
 @dataclass
 class Plan:
     """What a run is going to do. `target` is the target as the user named it; `cases` holds the file names of its cases,
-    in the order in which they are played, and `ids` what they are called."""
+    in the order in which they are played, and `ids` what they are called. The first `prepared` of them are fault-free plays
+    that were judged while the run was prepared: a narrow run compares its cells with them."""
 
     target: str
     wanted: Wanted
@@ -62,7 +63,13 @@ class Plan:
     versions: dict[str, str]
     cases: list[str] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
+    prepared: int = 0
     ended: float | None = None
+
+    @property
+    def open_cases(self) -> list[str]:
+        """The cases that are still to be played when the run has been prepared."""
+        return self.cases[self.prepared :]
 
     def save(self, out: Path) -> None:
         """Write the plan, the whole file or none."""
@@ -82,6 +89,12 @@ def check_words(target: Target, wanted: Wanted) -> None:
         points_matching(wanted.point)
     if wanted.fault not in ("*", "none"):
         faults_matching(wanted.fault)
+    if wanted.case:
+        track_record.cases(target, wanted.case)
+    if wanted.mutant:
+        mutants.matching(wanted.mutant)
+        if target.name != mutants.TARGET:
+            raise ValueError(f"target {target.name} has no mutants; they are seeded defects of {mutants.TARGET}")
     if wanted.policy not in target.policies:
         raise ValueError(
             f"target {target.name} does not claim the policy {wanted.policy!r}; it claims: {', '.join(target.policies)}"
@@ -106,21 +119,55 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
     )
     plan.save(out)
     write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
-    reached: dict[str, matrix.Reached] = {}
-    with Engine(target, out / "running", world) as engine:
-        for scenario in matrix.scenarios_for(target, wanted.scenario):
-            lines = engine.play(matrix.bare(target, scenario, wanted), record_all=True).lines
-            reached[scenario.name] = History.join(lines).addresses(after=[str(each.at) for each in scenario.plan])
-    cases = matrix.expand(target, wanted, reached)
+    fault_free: dict[str, tuple[Case, Judged]] = {}
+    if wanted.case:
+        cases = track_record.cases(target, wanted.case)
+    else:
+        fault_free = _fault_free(target, wanted, out, world)
+        cases = matrix.expand(target, wanted, _reached(fault_free))
+    if wanted.mutant:
+        cases = [case.model_copy(update={"settle_s_max": mutants.SETTLE_S_MAX}) for case in cases]
+    before = _beside(cases, fault_free)
     cases += list(matrix.disarmed(target, wanted, cases))
     if cases:
         cases.append(canary())
+    cases = [*(case for case, _ in before), *cases]
     for case in cases:
         writer.atomic_write(case_path(out, case.id), case.to_json())
+    for case, played in before:
+        store_history(history_path(out, case.id), played.lines)
+        script = script_of(out, case, played.cell, target, plan.versions, {})
+        write_cell(out, case, played.cell, played.lines, plan.versions, script)
     plan.cases = [case_path(out, case.id).name for case in cases]
     plan.ids = [case.id for case in cases]
+    plan.prepared = len(before)
     plan.save(out)
     return plan
+
+
+def _beside(cases: Iterable[Case], fault_free: Mapping[str, tuple[Case, Judged]]) -> list[tuple[Case, Judged]]:
+    """The fault-free plays with which these cases are to be compared and which are not among them, in a narrow run."""
+    there = {case.id for case in cases}
+    crossed = dict.fromkeys(case.scenario for case in cases if case.scenario in fault_free)
+    return [fault_free[scenario] for scenario in crossed if fault_free[scenario][0].id not in there]
+
+
+def _fault_free(target: Target, wanted: Wanted, out: Path, world: World) -> dict[str, tuple[Case, Judged]]:
+    """Every wanted scenario, played on the sound target without a fault."""
+    found: dict[str, tuple[Case, Judged]] = {}
+    with Engine(target, out / "running", world) as engine:
+        for scenario in matrix.scenarios_for(target, wanted.scenario):
+            case = matrix.bare(target, scenario, wanted)
+            found[scenario.name] = case, engine.play(case, record_all=True)
+    return found
+
+
+def _reached(fault_free: Mapping[str, tuple[Case, Judged]]) -> dict[str, matrix.Reached]:
+    """What each of these plays reached, from where the scenario's own plan had been carried out."""
+    return {
+        name: History.join(played.lines).addresses(after=[str(each.at) for each in case.plan])
+        for name, (case, played) in fault_free.items()
+    }
 
 
 def canary() -> Case:
@@ -220,9 +267,15 @@ def cells_of(out: Path, plan: Plan) -> list[Cell]:
 def write_report(
     out: Path, plan: Plan, finished: bool, problems: Iterable[str] = (), target: Target | None = None
 ) -> Report:
-    """Assemble the report of what has been written so far, and write its four files."""
+    """Assemble the report of what has been written so far, and write its four files.
+
+    A run that has come to its end has every cell compared with its fault-free and its disarmed play first; what that
+    changes in a cell is written back.
+    """
     target = target or target_named(plan.target)
     cells = cells_of(out, plan)
+    if finished:
+        cells = compare(out, cells, plan.versions)
     narrow = plan.wanted != Wanted(policy=plan.wanted.policy, cold=plan.wanted.cold)
     report = assemble.assemble(
         cells,
@@ -234,7 +287,7 @@ def write_report(
             points=[asdict_point(each) for each in POINTS if each.name in target.points],
             planned=plan.ids,
             finished=finished,
-            mutants=by_clause() if target.name == "reference" else None,
+            mutants=mutants.by_clause() if target.name == "reference" else None,
             excused=excused(target.name),
             today=datetime.now(UTC).date().isoformat(),
             selected_points={point for cell in cells if not cell.canary for point in cell.points_killed}
@@ -246,11 +299,38 @@ def write_report(
             started_at=plan.started_at,
             seconds=(plan.ended or time.time()) - plan.began,
             entrances=target.entrances,
-            notes=[*problems, *blind_checks(cells)],
+            notes=[*problems, *_defect(plan.wanted), *blind_checks(cells)],
         ),
     )
     writer.write_index(out, report)
     return report
+
+
+def compare(out: Path, cells: list[Cell], known: Mapping[str, str]) -> list[Cell]:
+    """Compare the cells of a run with each other, and write back what that has changed: the data of a cell, and its page
+    where it is now called vacuous."""
+    compared = vacuity.compared(cells)
+    for place, (before, cell) in enumerate(zip(cells, compared, strict=True)):
+        if cell.vacuous != before.vacuous:
+            compared[place] = _write_again(out, cell, known)
+        elif cell != before:
+            writer.atomic_write(cell_path(out, cell.id), cell.model_dump_json())
+    return compared
+
+
+def _write_again(out: Path, cell: Cell, known: Mapping[str, str]) -> Cell:
+    """Write a cell with its page from what is stored of it; only its data, where its history cannot be read any more."""
+    try:
+        case, lines = load(case_path(out, cell.id)), load_history(history_path(out, cell.id)).lines()
+    except (CaseError, OSError, ValueError, KeyError, TypeError, EOFError, zlib.error):
+        keep_cell(out, cell_path(out, cell.id).name, cell)
+        return cell
+    return write_cell(out, case, cell, lines, known)
+
+
+def _defect(wanted: Wanted) -> Iterator[str]:
+    if wanted.mutant:
+        yield f"played with the seeded defect {wanted.mutant}: {mutants.matching(wanted.mutant)[0].changes}"
 
 
 def blind_checks(cells: Iterable[Cell]) -> Iterator[str]:

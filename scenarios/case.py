@@ -100,10 +100,14 @@ class Quit(_Data):
 
 
 class Watch(_Data):
-    """Connect a client to the session's events, after the last number it has seen, or take it away."""
+    """Connect a client to the session's events, after the last number it has seen, or take it away.
+
+    anew: connect as a page that is opened for the first time and has seen nothing.
+    """
 
     do: Literal["watch", "unwatch"]
     session: str = "s1"
+    anew: bool = False
 
 
 class Look(_Data):

@@ -1,4 +1,4 @@
-"""Owns the showing of the catalogues: points, faults, scenarios, clauses, checks, targets and mutants, as rows."""
+"""Owns the showing of the catalogues: points, faults, scenarios, clauses, checks, targets, mutants and cases, as rows."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from scenarios.contract import clauses, in_order
 from scenarios.library import SCENARIOS
 from scenarios.mutants import listed
 from scenarios.targets import TARGETS
+from scenarios.track_record import MET
 
 Row = dict[str, Any]
 
@@ -108,6 +109,7 @@ _ROWS: dict[str, Callable[[], list[Row]]] = {
     "checks": _checks,
     "targets": _targets,
     "mutants": lambda: [each.row() for each in listed()],
+    "cases": lambda: [each.row() for each in MET],
 }
 NAMES = tuple(_ROWS)
 

@@ -35,7 +35,6 @@ out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
 
 TargetName = Annotated[str, typer.Option(help="what is judged: a name, or package.module:NAME")]
-Out = Annotated[Path, typer.Option("--out", help="folder of the report")]
 
 
 @app.callback()
@@ -52,13 +51,16 @@ def run(
     scenario: Annotated[str, typer.Option(help="shell pattern over scenarios")] = "*",
     point: Annotated[str, typer.Option(help="shell pattern over breakpoints")] = "*",
     fault: Annotated[str, typer.Option(help="shell pattern over faults; `none` for fault-free only")] = "*",
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one for each core")] = 0,
-    folder: Out = Path("acceptance"),
+    case: Annotated[str, typer.Option(help="one case of the track record, such as C05, instead of the matrix")] = "",
+    mutant: Annotated[str, typer.Option(help="play it on the reference with this seeded defect")] = "",
+    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0: one more than cores")] = 0,
+    folder: Annotated[Path | None, typer.Option("--out", help="folder of the report [default: acceptance]")] = None,
     baseline: Annotated[Path | None, typer.Option(help="an earlier report.json to compare with")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start every process cold, without the fork server")] = False,
 ) -> int:
     """Play the acceptance matrix, or a part of it, and write the report."""
-    wanted = Wanted(scenario=scenario, point=point, fault=fault, policy=policy, cold=cold)
+    wanted = Wanted(scenario, point, fault, policy, cold, case.upper(), mutant)
+    folder = folder or Path(f"acceptance-{wanted.case}" if case else "acceptance")
     return progress.run(target_named(target), target, wanted, folder.resolve(), jobs, baseline, out)
 
 
@@ -85,8 +87,10 @@ def explore(
     database: Annotated[Path, typer.Option(help="where failures are kept, to be tried first next time")] = Path(
         ".killpoint"
     ),
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
-    folder: Out = Path("explored"),
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one more than there are cores")
+    ] = 0,
+    folder: Annotated[Path, typer.Option("--out", help="folder of what is found")] = Path("explored"),
 ) -> int:
     """Play schedules that nobody wrote down on real processes; make small what fails, and say what was reached."""
     if mutant is not None:
@@ -100,8 +104,10 @@ def sweep_command(
     scenario: Annotated[str, typer.Option(help="a scenario, or a shell pattern over scenarios")],
     target: TargetName = "reference",
     pairs: Annotated[bool, typer.Option("--pairs/--no-pairs", help="then at every pair with a point of recovery")] = True,
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one for each core")] = 0,
-    folder: Out = Path("swept"),
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="side by side; 0 takes one more than there are cores")
+    ] = 0,
+    folder: Annotated[Path, typer.Option("--out", help="folder of the report")] = Path("swept"),
 ) -> int:
     """Kill at every hit of every point of a scenario until nothing is left to kill, then at every pair of deaths."""
     command = shlex.join(["killpoint", *sys.argv[1:]])
@@ -113,7 +119,7 @@ def show(
     what: Annotated[str, typer.Argument(help=" | ".join(catalogues.NAMES))],
     as_json: Annotated[bool, typer.Option("--json", help="as data")] = False,
 ) -> int:
-    """Show a catalogue: points, faults, scenarios, clauses, checks, targets, mutants."""
+    """Show a catalogue: points, faults, scenarios, clauses, checks, targets, mutants, cases."""
     rows = catalogues.rows(what)
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=1) + "\n")
@@ -131,7 +137,9 @@ def doctor_command(target: TargetName = "reference") -> int:
 @app.command("mutants", short_help="Play the seeded defects of the reference.")
 def mutants_command(
     only: Annotated[str, typer.Option(help="shell pattern over mutants")] = "*",
-    jobs: Annotated[int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one for each core")] = 0,
+    jobs: Annotated[
+        int, typer.Option("-n", "--jobs", min=0, max=64, help="processes; 0 takes one more than there are cores")
+    ] = 0,
 ) -> int:
     """Play the seeded defects of the reference: each must be caught by the check that was named for it beforehand."""
     return mutants.play(only, jobs, out)

@@ -18,12 +18,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from faults import jsontext
 from scenarios.snapshot import AT_REST
 from scenarios.target import Places, Stage
 
 CALL_S_MAX = 10.0
 STREAM_S_MAX = 120.0
 JOINED_S_MAX = 5.0
+MET_S_MAX = 5.0
 
 # A work that waits for something that comes back by itself is not at rest.
 PASSING_REASONS = frozenset({"provider_unavailable"})
@@ -142,11 +144,20 @@ class HttpClient:
         self._connect(session)
 
     def unwatch(self, session: str) -> None:
+        """Go away. Who leaves has been there: a connection that is still being made is waited for."""
         with self._lock:
             self._watched.discard(session)
+            coming = self._streams.get(session)
+        if coming:
+            coming.met.wait(MET_S_MAX)
+        with self._lock:
             stream = self._streams.pop(session, None)
         if stream:
             stream.close()
+
+    def forget(self, session: str) -> None:
+        with self._lock:
+            self._last_event.pop(session, None)
 
     def at_rest(self) -> bool:
         with self._lock:
@@ -159,7 +170,10 @@ class HttpClient:
 
     def caught_up(self, events: Mapping[str, int]) -> bool:
         with self._lock:
-            return all(self._last_event.get(session, 0) >= events.get(session, 0) for session in self._streams)
+            return all(
+                stream.met.is_set() and self._last_event.get(session, 0) >= events.get(session, 0)
+                for session, stream in self._streams.items()
+            )
 
     def _connect(self, session: str) -> None:
         with self._lock:
@@ -186,9 +200,11 @@ class HttpClient:
                 self._state[session, request] = "working" if passing else data["state"]
         self._stage.changed()
 
-    def connected(self, session: str, after: int | None) -> None:
-        """The event stream of a session is open."""
+    def connected(self, session: str, after: int | None, met: threading.Event) -> None:
+        """The event stream of a session is open. It is written down before anybody is told."""
         self._stage.history.write("client.connected", client=self._name, session=session, after=after)
+        met.set()
+        self._stage.changed()
 
     def gone(self, stream: _EventStream) -> None:
         """An event stream has ended, by us or by the target. If a newer app is up already, connect to that."""
@@ -229,7 +245,7 @@ class HttpClient:
                 content = response.read()
             except (OSError, HTTPException) as error:
                 return "unknown", None, f"no whole reply: {type(error).__name__}"
-            data = json.loads(content) if content else None
+            data = jsontext.loads(content) if content else None
             return ("ok" if response.status < 300 else "failed"), response.status, data
         finally:
             connection.close()
@@ -241,12 +257,16 @@ def _brief(op: str, heard: Any) -> Any:
 
 
 class _EventStream:
-    """One connection to a session's server-sent events, read by a thread of its own until either side ends it."""
+    """One connection to a session's server-sent events, read by a thread of its own until either side ends it.
+
+    met: set once it stands, or has ended without.
+    """
 
     def __init__(self, client: HttpClient, address: tuple[str, int], token: str, session: str, ident: str) -> None:
         self.session, self.address = session, address
         self._client, self._token, self._ident = client, token, ident
         self._closed = False
+        self.met = threading.Event()
         self._connection = HTTPConnection(*address, timeout=STREAM_S_MAX)
         self._reader: threading.Thread | None = None
 
@@ -275,12 +295,13 @@ class _EventStream:
             self._connection.request("GET", f"/sessions/{self._ident}/events", headers=headers)
             response = self._connection.getresponse()
             if response.status == 200 and not self._closed:
-                self._client.connected(self.session, after)
+                self._client.connected(self.session, after, self.met)
                 self._events(response)
         except (OSError, HTTPException, ValueError):
             pass
         finally:
             self._connection.close()
+            self.met.set()
             self._client.gone(self)
 
     def _events(self, response: HTTPResponse) -> None:
@@ -291,7 +312,7 @@ class _EventStream:
             field, _, value = line.partition(": ")
             if not line:
                 if data:
-                    self._client.told(self, event, kind, json.loads(data))
+                    self._client.told(self, event, kind, jsontext.loads(data.encode()))
                 event, kind, data = None, "message", ""
             elif field == "id":
                 event = int(value)
@@ -400,6 +421,9 @@ class StdioClient:
 
     def unwatch(self, session: str) -> None:
         """Its output is always read."""
+
+    def forget(self, session: str) -> None:
+        """Its lines bear no numbers, and none of them can be had again."""
 
     def snapshot(self) -> dict[str, Any] | None:
         places = self._places

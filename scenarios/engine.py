@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import gzip
-import json
 import os
 import shutil
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from faults import jsontext
 from faults.errors import HarnessFault
 from faults.processes import Keeper
 from reports.model import Cell
@@ -28,6 +28,12 @@ from scenarios.runner import LATE_POINT_S_MAX, Stagehand
 from scenarios.target import Target
 from scenarios.versions import versions
 from scenarios.world.handle import World
+
+
+def processes() -> int:
+    """How many processes play cases side by side, if the user does not say: one more than this process may use cores,
+    since a case waits now and then for a disk or an event, and its core would stand idle meanwhile."""
+    return len(os.sched_getaffinity(0)) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +110,7 @@ def store_history(path: Path, lines: list[dict[str, Any]]) -> None:
 
 def load_history(path: Path) -> History:
     """The history that `store_history` stored."""
-    return History.join(json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
+    return History.join(jsontext.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines())
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:

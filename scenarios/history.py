@@ -10,19 +10,20 @@ The kinds of record, and the fields of `data` each carries:
 case       opened {id, scenario, fault, target, policy, disarmed}; settled {within_s_max, settled, why}; closed {}
 process    started {role, life, pid, start_time, cold}; exited {role, life, pid, status, signal, exit_code, said, cpu_ms}
 point      reached {point, ordinal, role, life, pid, nonce, local, work, detail};
-           fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}
+           fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}; awaited {point, ordinal, came}
 kill       {role, life, pid, signal, status, point, ordinal, nonce, proved, why}
-freeze, thaw  {role, life, pid}
+freeze, thaw  {role, life, pid, stopped}: `stopped` is the kernel's word, afterwards
 client     invoked {call, client, op, session, request_id, text, ...};
            heard {call, outcome: ok|failed|unknown, status, body};
            event {client, session, event, type, data}; connected {client, session, after}; disconnected {client, session}
-provider   request {n, attempt, headers, body}; chunk {n, i, output_tokens}; billed {n, attempt, input_tokens,
-           cached_tokens, output_tokens, complete}; answered {n, status}; refused {n, why}
+provider   request {n, attempt, headers, body}; chunk {n, i, output_tokens}; repeated {n, i}; billed {n, attempt,
+           input_tokens, cached_tokens, output_tokens, complete}; answered {n, status}; refused {n, why}
 effect     received {n, receiver, tool_key, key, arguments}; applied {n, receiver, key, arguments, duplicate_of};
            answered {n, status}; queried {n, key, found}
-clock      moved {by_s, offset_s, why}
+clock      moved {by_s, offset_s, why}: `offset_s` is what the target's clock says afterwards
+host       rebooted {before, boot}: the boot identities that the target reads before and afterwards
 store      at_death {point, ordinal, files: {name: {ok, detail, sha256}}, holds: {request_id: bool}};
-           digest {when, sha256}; broken {how, sha256}; mended {sha256}
+           digest {when, sha256}; broken {how, sha256}; mended {sha256}; locked {databases, for_s}; unlocked {}
 snapshot   taken {when, sessions}
 
 `kind` is the pair joined by a dot, such as `client.heard` and `provider.billed`; `kill`, `freeze` and `thaw` stand alone.
@@ -30,7 +31,6 @@ snapshot   taken {when, sessions}
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -40,6 +40,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from faults import jsontext
 from scenarios.snapshot import Snapshot
 
 
@@ -60,13 +61,9 @@ class Record:
         return self.data.get(name, default)
 
 
-_encode = json.JSONEncoder(separators=(",", ":")).encode
-_decode = json.JSONDecoder().decode
-
-
 def as_line(record: dict[str, Any]) -> bytes:
     """A record as it is stored: one line of JSON."""
-    return _encode(record).encode() + b"\n"
+    return jsontext.dumps(record) + b"\n"
 
 
 class HistoryWriter:
@@ -96,7 +93,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in lines:
             if not line.endswith(b"\n"):
                 return
-            yield _decode(line.decode())
+            yield jsontext.loads(line)
 
 
 @dataclass(frozen=True)

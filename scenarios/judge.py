@@ -2,7 +2,8 @@
 
 A case is judged in this order, and the worst finding wins:
 
-1. Did what was planned happen? An address that nobody reached, or a settle that was never closed, is `inconclusive`.
+1. Did what was planned happen? An address that nobody reached, an operation of the plan that left nothing in the history
+   (`scenarios/vacuity.py`), or a settle that was never closed, is `inconclusive`.
 2. Were the deaths ours? A kill without proof, or a process that died by itself, makes the case `void`.
 3. Were the promises kept? Each check that the target's claims call for says so from the history.
 
@@ -18,8 +19,8 @@ from typing import Any
 
 from faults.catalogue import POINTS, Point, point
 from reports.digest import digest
-from reports.model import Cell, CheckResult, Kill, Status, worst
-from scenarios import checks
+from reports.model import Cell, CheckResult, Evidence, Kill, Status, worst
+from scenarios import checks, vacuity
 from scenarios.case import Case
 from scenarios.contract import in_order
 from scenarios.history import History, Record
@@ -42,7 +43,8 @@ def judge(
     found = checks.run(checks.Evidence(history, case), checks.for_clauses(claimed))
     results = [_claimed_only(result, claimed) for result in found]
     kills = [_kill(record) for record in history.kills]
-    status, why = _status(case, history, kills, results)
+    shown = vacuity.evidence(case, history)
+    status, why = _status(case, history, kills, results, shown)
     where = _own_point(case)
     reached = Counter(record["point"] for record in history.of("point.reached"))
     return Cell(
@@ -68,6 +70,8 @@ def judge(
         digest=digest(json.loads(case.to_json()), history.lines(), _snapshots(history), versions),
         canary=case.canary,
         disarmed=case.disarmed,
+        evidence=shown,
+        vacuous=shown.missing,
     )
 
 
@@ -100,7 +104,9 @@ def _claimed_only(result: CheckResult, claimed: frozenset[str]) -> CheckResult:
     return result.model_copy(update={"clauses": [clause for clause in result.clauses if clause in claimed]})
 
 
-def _status(case: Case, history: History, kills: list[Kill], results: list[CheckResult]) -> tuple[Status, str | None]:
+def _status(
+    case: Case, history: History, kills: list[Kill], results: list[CheckResult], shown: Evidence
+) -> tuple[Status, str | None]:
     violated = [result for result in results if result.status == "violated"]
     if violated:
         first = violated[0].violations[0]
@@ -109,6 +115,8 @@ def _status(case: Case, history: History, kills: list[Kill], results: list[Check
         return "void", foreign
     if missing := _not_reached(case, history):
         return "inconclusive", f"not reached: {', '.join(missing)}"
+    if shown.missing:
+        return "inconclusive", vacuity.why(shown.missing)
     undecided = [result for result in results if result.status == "inconclusive"]
     if undecided:
         return "inconclusive", f"{undecided[0].check}: {undecided[0].why}"
@@ -122,7 +130,8 @@ def _not_reached(case: Case, history: History) -> list[str]:
     if case.disarmed:
         return []
     fired = {f"{record['point']}#{record['ordinal']}" for record in history.of("point.fired")}
-    return [str(fault.at) for fault in case.plan if str(fault.at) not in fired]
+    waited = [f"{record['point']}#{record['ordinal']}" for record in history.of("point.awaited") if not record["came"]]
+    return [str(fault.at) for fault in case.plan if str(fault.at) not in fired] + waited
 
 
 def _foreign_death(history: History, kills: list[Kill]) -> str | None:

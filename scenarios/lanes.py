@@ -6,13 +6,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from os import cpu_count
 from pathlib import Path
 from queue import SimpleQueue
 from types import TracebackType
 from typing import Self, TypeVar
 
-from scenarios.engine import Engine
+from scenarios.engine import Engine, processes
 from scenarios.runner import LATE_POINT_S_MAX
 from scenarios.target import Target
 from scenarios.world.handle import World
@@ -22,7 +21,7 @@ Result = TypeVar("Result")
 
 
 class Lanes:
-    """So many engines of one target (0: one for each core). A context manager: leaving it ends their fork servers.
+    """So many engines of one target (0: as `processes` says). A context manager: leaving it ends their fork servers.
 
     environment, late_point_s_max: as of `Engine`.
     """
@@ -36,7 +35,7 @@ class Lanes:
     ) -> None:
         self.target = target
         self._environment, self._late_point_s_max = dict(environment or {}), late_point_s_max
-        self.count = jobs or cpu_count() or 1
+        self.count = jobs or processes()
         self._free: SimpleQueue[Engine] = SimpleQueue()
         self._stack = ExitStack()
 

@@ -14,8 +14,38 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from faults.plan import Address, Answer, Fault, Kill, MoveClock, Op, Start, Terminate, User
-from scenarios.case import Call, Control, File, Look, Open, Quit, Reply, Script, Send, SettleStep, Step, Watch
+from faults.plan import (
+    Address,
+    Answer,
+    Await,
+    Fault,
+    Freeze,
+    Kill,
+    LockStore,
+    MoveClock,
+    Op,
+    Raise,
+    Release,
+    Settle,
+    Start,
+    Terminate,
+    User,
+)
+from scenarios.case import (
+    Call,
+    Control,
+    File,
+    Look,
+    MoveClockStep,
+    Open,
+    Quit,
+    Reply,
+    Script,
+    Send,
+    SettleStep,
+    Step,
+    Watch,
+)
 
 STREAMED_PIECES = 24
 
@@ -71,6 +101,8 @@ GREP = Call(tool="grep", arguments={"pattern": "lamp", "path": "."})
 WRITE = Call(tool="write", arguments={"path": "out/summary.txt", "text": "Forty-two.\n"})
 NOTES = File(path="notes.txt", text="one lamp\ntwo chairs\n")
 
+HOUR_S = 3600.0
+LOCKED_S = 5.0
 LONG_TEXT = " ".join(f"word{i}" for i in range(STREAMED_PIECES * 2))
 
 _WRITE_FAULTS = ("worker-killed", "reply-lost")
@@ -103,6 +135,21 @@ def _tool(
 
 _PAUSE = User(step={"do": "control", "session": "s1", "action": "pause"})
 _STOP = User(step={"do": "control", "session": "s1", "action": "stop"})
+_START_BOTH: tuple[Op, ...] = (Start(role="app"), Start(role="worker"))
+
+
+def _sends(request: str, text: str) -> User:
+    return User(step={"do": "send", "session": "s1", "request": request, "text": text})
+
+
+def _watches(do: str) -> User:
+    return User(step={"do": do, "session": "s1"})
+
+
+def _awaits(address: str) -> Await:
+    return Await(at=Address.parse(address))
+
+
 _HELLO = _script(hello=(_say("Hello to you."),))
 _SLOW = Script(replies={"tell me": (_say(LONG_TEXT, STREAMED_PIECES),)})
 _MAIL_AFTER_STREAM = Script(replies={"mail her": (_calls(MAIL, text="I will write to her."), _say("Sent."))})
@@ -126,7 +173,8 @@ _SCENARIOS: tuple[Scenario, ...] = (
         points=_EVERYWHERE,
     ),
     _tool("publish", "a write to a plain receiver whose state can be asked for", PUBLISH, faults=_WRITE_FAULTS),
-    _tool("order", "a write to a receiver that does it and drops the reply", ORDER, faults=_WRITE_FAULTS),
+    # That receiver loses the reply by itself, so to lose it once more would change nothing.
+    _tool("order", "a write to a receiver that does it and drops the reply", ORDER),
     _tool("read", "a built-in read", READ, NOTES, needs=frozenset({"files"})),
     _tool("write", "a file write inside the workspace", WRITE, needs=frozenset({"files"})),
     _tool(
@@ -481,7 +529,271 @@ _SCENARIOS: tuple[Scenario, ...] = (
     ),
 )
 
-SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in _SCENARIOS}
+# Crashes that people have met, where no workload above is one already; track_record.py says which is which. Each has its
+# whole plan of its own and is played so, without further faults.
+_MET: tuple[Scenario, ...] = (
+    Scenario(
+        "met-no-worker",
+        "met before",
+        "an input is accepted while no worker lives, and the app dies right after its answer",
+        _HELLO,
+        _one_input("hello"),
+        faults=(),
+        plan=(
+            _at("worker.idle#1", Kill()),
+            _at("input.acknowledged#1", Kill(), *_START_BOTH),
+        ),
+    ),
+    Scenario(
+        "met-drain",
+        "met before",
+        "the worker is told to go in a turn, a second input comes while it drains, and a third when the turn goes on",
+        Script(
+            replies={
+                "mail her": (_calls(MAIL), _say("Sent.")),
+                "and then": (_say("Then nothing."),),
+                "and last": (_say("Last, nothing."),),
+            }
+        ),
+        _one_input("mail her"),
+        faults=(),
+        plan=(
+            _at("tool.dispatch.stored#1", Terminate(), Start(role="worker")),
+            _at("exit.admission.closed#1", _sends("r2", "and then")),
+            _at("recovery.interface.restored#1", _sends("r3", "and last")),
+        ),
+        controls=True,
+    ),
+    Scenario(
+        "met-half-call",
+        "met before",
+        "the stream breaks off in the middle of a tool call's arguments",
+        Script(replies={"please mail": (_calls(MAIL, text="On it."), _say("All done."))}),
+        _one_input("please mail"),
+        faults=(),
+        plan=(_at("provider.reply.chunk#3", Answer(do="answer", how="cut")),),
+    ),
+    Scenario(
+        "met-failed-first",
+        "met before",
+        "the provider refuses the first input before any output, and a second one follows",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and now": (_say("Now nothing."),)}),
+        (*_one_input("mail her"), SettleStep(), Send(request="r2", text="and now")),
+        faults=(),
+        plan=(_at("provider.request.received#1", Answer(do="answer", how="error", status=400)),),
+    ),
+    Scenario(
+        "met-paused-then-stopped",
+        "met before",
+        "the first input is paused before any output and then stopped, and a second one follows",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and now": (_say("Now nothing."),)}),
+        (*_one_input("mail her"), SettleStep(), Control(action="stop"), Send(request="r2", text="and now")),
+        faults=(),
+        plan=(_at("turn.begun#1", _PAUSE),),
+        controls=True,
+    ),
+    Scenario(
+        "met-result-not-stored",
+        "met before",
+        "a tool has run and storing its result fails once",
+        Script(replies={"please mail": (_calls(MAIL, text="On it."), _say("All done."))}),
+        _one_input("please mail"),
+        faults=(),
+        plan=(_at("tool.effect.done#1", Raise(errno="EIO")),),
+    ),
+    Scenario(
+        "met-slow-tool",
+        "met before",
+        "the worker dies inside a tool; the session is opened again and a new input sent while recovery runs and dies too",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and now": (_say("Now nothing."),)}),
+        _one_input("mail her"),
+        faults=(),
+        plan=(
+            _at("effect.received#1", Kill(), Release(), Start(role="worker")),
+            _at("recovery.ownership.taken#1", _watches("unwatch"), _watches("watch"), _sends("r2", "and now")),
+            _at("recovery.repair.written#1", Kill(), Start(role="worker")),
+        ),
+        controls=True,
+    ),
+    Scenario(
+        "met-reply-told-twice",
+        "met before",
+        "a resumed turn has replied, the reply is sent, and the app dies before it has stored that it was",
+        _HELLO,
+        _one_input("hello"),
+        faults=(),
+        plan=(
+            _at("attempt.stored#1", Kill(), Start(role="worker")),
+            # The app comes back last, so that what a worker does when it starts meets a reply that is not marked yet.
+            _at(
+                "event.sent#9",
+                _awaits("turn.committed#1"),
+                Kill(),
+                _awaits("recovery.facts.loaded#2"),
+                Start(role="app"),
+            ),
+            _at("turn.committed#1", _awaits("event.sent#9"), Kill(), Start(role="worker")),
+        ),
+    ),
+    Scenario(
+        "met-reply-not-sent",
+        "met before",
+        "a turn ends while the app is down, and the worker dies before anybody could be told",
+        _HELLO,
+        _one_input("hello"),
+        faults=(),
+        plan=(
+            _at("turn.begun#1", _awaits("event.sent#1"), Kill(role="app")),  # a client has been there and comes back
+            _at("turn.committed#1", Kill(), *_START_BOTH),
+        ),
+    ),
+    Scenario(
+        "met-came-back",
+        "met before",
+        "a client's event stream is cut, the run ends, and the client comes back with its last number, then as a new page",
+        Script(replies={"please mail": (_calls(MAIL, text="On it."), _say("All done."))}),
+        (
+            *_one_input("please mail"),
+            SettleStep(),
+            Watch(do="watch"),
+            SettleStep(),
+            Watch(do="unwatch"),
+            Watch(do="watch", anew=True),
+        ),
+        faults=(),
+        plan=(_at("tool.dispatch.stored#1", _watches("unwatch")),),
+        controls=True,
+    ),
+    Scenario(
+        "met-paused-for-hours",
+        "met before",
+        "paused in a stream, killed, opened again, and left alone for two hours",
+        _SLOW,
+        (
+            *_one_input("tell me"),
+            SettleStep(),
+            Watch(do="unwatch"),
+            Watch(do="watch"),
+            MoveClockStep(by_s=HOUR_S),
+            SettleStep(),
+            MoveClockStep(by_s=HOUR_S),
+            SettleStep(),
+            Look(name="paused"),
+        ),
+        faults=(),
+        plan=(
+            _at("provider.reply.chunk#6", _PAUSE),
+            _at("control.applied#1", Kill(), Kill(role="app"), *_START_BOTH),
+        ),
+        controls=True,
+        needs=frozenset({"clock"}),
+    ),
+    Scenario(
+        "met-message-after-restart",
+        "met before",
+        "the worker died in a turn; when the turn has been resumed a new input comes, and a second worker stands by",
+        Script(replies={"tell me": (_say(LONG_TEXT, STREAMED_PIECES),), "and now": (_say("Now nothing."),)}),
+        _one_input("tell me"),
+        faults=(),
+        plan=(
+            _at("provider.request.received#1", Kill(), Release(), Start(role="worker")),
+            _at(
+                "provider.request.received#2",
+                _sends("r2", "and now"),
+                Start(role="worker", extra=True),
+                _awaits("worker.idle#2"),
+            ),
+        ),
+        controls=True,
+    ),
+    Scenario(
+        "met-two-recoverers",
+        "met before",
+        "two workers have read the same interrupted work; when one has taken it the other tries",
+        _HELLO,
+        _one_input("hello"),
+        faults=(),
+        plan=(
+            _at("turn.begun#1", Kill(), Start(role="worker"), Start(role="worker", extra=True)),
+            _at("recovery.facts.loaded#1", _awaits("recovery.facts.loaded#2")),
+            _at("recovery.facts.loaded#2", _awaits("recovery.ownership.taken#1")),
+        ),
+    ),
+    Scenario(
+        "met-zombie",
+        "met before",
+        "the owner was killed in a turn and its parent never reaps it",
+        _HELLO,
+        _one_input("hello"),
+        faults=(),
+        plan=(_at("turn.begun#1", Kill(reaped=False), Start(role="worker")),),
+    ),
+    Scenario(
+        "met-stopped-while-hung",
+        "met before",
+        "a turn hangs in the provider, is stopped, a new turn runs and ends, and the old one comes back with its reply",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and now": (_say("Now nothing."),)}),
+        _one_input("mail her"),
+        faults=(),
+        plan=(
+            _at(
+                "reply.received#1",
+                Freeze(do="freeze"),
+                _STOP,
+                MoveClock(by_s=60.0),
+                Start(role="worker", extra=True),
+                _sends("r2", "and now"),
+                Settle(),
+                Freeze(do="thaw"),
+                Release(),
+            ),
+        ),
+        controls=True,
+        needs=frozenset({"clock"}),
+    ),
+    Scenario(
+        "met-killed-every-time",
+        "met before",
+        "the worker dies in a turn, in the recovery from that, and twice in the resumed turn",
+        _SLOW,
+        _one_input("tell me"),
+        faults=(),
+        plan=(
+            _at("stream.text.committed#1", Kill(), Start(role="worker")),
+            _at("recovery.admitted#1", Kill(), Start(role="worker")),
+            _at("attempt.stored#2", Kill(), Start(role="worker")),
+            _at("stream.text.committed#2", Kill(), Start(role="worker")),
+        ),
+    ),
+    Scenario(
+        "met-locked",
+        "met before",
+        "another program holds the databases' locks for five seconds when a reply is to be stored",
+        Script(replies={"please mail": (_calls(MAIL, text="On it."), _say("All done."))}),
+        _one_input("please mail"),
+        faults=(),
+        plan=(_at("reply.received#1", LockStore(for_s=LOCKED_S)),),
+    ),
+    Scenario(
+        "met-clock-back",
+        "met before",
+        "the clock goes back three hours while a worker is at work and another one looks for stale work",
+        Script(replies={"charge and publish": (_calls(CHARGE), _calls(PUBLISH), _say("Charged and published."))}),
+        _one_input("charge and publish"),
+        faults=(),
+        plan=(
+            _at(
+                "provider.request.received#1",
+                MoveClock(by_s=-3 * HOUR_S),
+                Start(role="worker", extra=True),
+                _awaits("worker.idle#2"),
+            ),
+        ),
+        needs=frozenset({"clock"}),
+    ),
+)
+
+SCENARIOS: dict[str, Scenario] = {scenario.name: scenario for scenario in (*_SCENARIOS, *_MET)}
 
 
 class UnknownScenario(ValueError):

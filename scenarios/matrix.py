@@ -26,13 +26,16 @@ Reached = Mapping[str, tuple[int, ...]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults."""
+    """Which part of the matrix is wanted: shell patterns over scenarios, points and faults, or one `case` of the track
+    record by its id. mutant: the seeded defect of the reference on which it is played; none, if empty."""
 
     scenario: str = "*"
     point: str = "*"
     fault: str = "*"
     policy: str = "continue"
     cold: bool = False
+    case: str = ""
+    mutant: str = ""
 
 
 def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:
@@ -43,6 +46,7 @@ def scenarios_for(target: Target, glob: str = "*") -> list[Scenario]:
         if (target.sends_controls or not each.controls)
         and each.needs <= target.abilities
         and all(fits(target, line.at) for line in each.plan)
+        and possible(target, each.plan)
     ]
 
 
@@ -59,6 +63,8 @@ def possible(target: Target, plan: Iterable[Fault]) -> bool:
         if op.do == "user" and op.step["do"] not in ("send",) and not target.sends_controls:
             return False
         if op.do == "clock" and not target.has_clock:
+            return False
+        if op.do == "await" and not fits(target, op.at):
             return False
     return True
 
@@ -116,11 +122,14 @@ def single(target: Target, cell_id: str) -> Case:
 
 
 def disarmed(target: Target, wanted: Wanted, cases: Iterable[Case]) -> Iterator[Case]:
-    """For each scenario and fault of these cases, one of them with the kill taken out."""
+    """For each scenario and fault of these cases, one of them with the kill taken out; and each scenario that has a plan of
+    its own and is crossed with no fault."""
+    cases = list(cases)
+    crossed = {case.scenario for case in cases if case.fault != "none"}
     seen: set[tuple[str, str]] = set()
     for case in cases:
         key = case.scenario, case.fault
-        if case.fault != "none" and key not in seen:
+        if (case.fault != "none" or (case.plan and case.scenario not in crossed)) and key not in seen:
             seen.add(key)
             yield case.model_copy(update={"id": f"{case.id}/disarmed", "disarmed": True})
 

@@ -12,29 +12,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
-from os import cpu_count
-from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from rich.console import Console
 
 from faults.errors import HarnessFault
 from scenarios import matrix
-from scenarios.engine import Engine, Judged
+from scenarios.engine import Engine, Judged, processes
+from scenarios.lanes import Lanes
 from scenarios.targets import TARGETS
-from scenarios.world.handle import World
 
+TARGET = "reference"
+VARIABLE = "REFERENCE_MUTANT"
 LIST_S_MAX = 60
 SETTLE_S_MAX = 4.0  # a mutant that never comes to rest is not waited for as long as a sound runtime on a busy machine
 
@@ -124,30 +120,14 @@ def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
 
     The fork servers hold the sound reference and are shared: a mutant is put into a process after its fork.
     """
-    lanes = min(jobs or cpu_count() or 1, len(chosen))
-    with ExitStack() as stack:
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="killpoint-")))
-        world = World.start()
-        stack.callback(world.stop)
-        free: SimpleQueue[Engine] = SimpleQueue()
-        for lane in range(lanes):
-            free.put(stack.enter_context(Engine(TARGETS["reference"], scratch / str(lane), world)))
-
-        def play(mutant: Mutant) -> Outcome:
-            engine = free.get()
-            try:
-                return play_one(mutant, engine)
-            finally:
-                free.put(engine)
-
-        pool = stack.enter_context(ThreadPoolExecutor(lanes))
-        yield from pool.map(play, chosen)
+    with Lanes(TARGETS[TARGET], min(jobs or processes(), len(chosen))) as lanes:
+        yield from lanes.map(lambda engine, mutant: play_one(mutant, engine), chosen)
 
 
 def play_one(mutant: Mutant, engine: Engine) -> Outcome:
     """Play one mutant in its cells, until the expected check catches it."""
     seen: dict[str, list[str]] = {}
-    engine.environment = {"REFERENCE_MUTANT": mutant.name}
+    engine.environment = {VARIABLE: mutant.name}
     began = time.monotonic()
     for cell_id in mutant.cells:
         case = matrix.single(engine.target, cell_id)

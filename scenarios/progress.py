@@ -15,6 +15,7 @@ from reports import diff, writer
 from reports.assemble import EXIT_STATUS
 from reports.model import Report
 from scenarios import campaign
+from scenarios.engine import processes
 from scenarios.matrix import Wanted
 from scenarios.pytest_plugin import Director
 from scenarios.target import Target
@@ -48,9 +49,9 @@ def run(target: Target, spec: str, wanted: Wanted, folder: Path, jobs: int, base
 
 def _arguments(spec: str, wanted: Wanted, folder: Path, jobs: int) -> list[str]:
     words = ["--killpoint", "-c", "/dev/null", "--rootdir", str(folder), "-p", "no:cacheprovider", "-p", "no:terminal"]
-    words += ["-n", str(jobs) if jobs else "auto", "--dist", "worksteal"] if jobs != 1 else []
+    words += ["-n", str(jobs or processes()), "--dist", "worksteal"] if jobs != 1 else []
     words += [f"--killpoint-target={spec}", f"--killpoint-policy={wanted.policy}", f"--killpoint-out={folder}"]
-    words += [f"--killpoint-{name}={getattr(wanted, name)}" for name in ("scenario", "point", "fault")]
+    words += [f"--killpoint-{name}={getattr(wanted, name)}" for name in ("scenario", "point", "fault", "case", "mutant")]
     return words + (["--killpoint-cold"] if wanted.cold else [])
 
 

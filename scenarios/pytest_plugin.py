@@ -7,7 +7,6 @@ target that it meets. Cells are written as they are judged; the controlling proc
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 
 from reports.model import Cell
-from scenarios import campaign
+from scenarios import campaign, mutants, vacuity
 from scenarios.case import load
 from scenarios.engine import Engine
 from scenarios.matrix import Wanted
@@ -35,6 +34,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(f"--killpoint-{name}", default=default, metavar="NAME")
     for name in ("scenario", "point", "fault"):
         group.addoption(f"--killpoint-{name}", default="*", metavar="GLOB")
+    group.addoption("--killpoint-case", default="", metavar="ID", help="one case of the track record")
+    group.addoption("--killpoint-mutant", default="", metavar="NAME", help="the seeded defect to play it on")
     group.addoption("--killpoint-out", default="acceptance", metavar="DIR", help="folder of the report")
     group.addoption("--killpoint-cold", action="store_true", help="start every process cold")
     group.addoption("--killpoint-planned", action="store_true", help="the folder already holds the plan of this run")
@@ -57,6 +58,8 @@ def pytest_configure(config: pytest.Config) -> None:
         fault=config.getoption("--killpoint-fault"),
         policy=config.getoption("--killpoint-policy"),
         cold=config.getoption("--killpoint-cold"),
+        case=config.getoption("--killpoint-case"),
+        mutant=config.getoption("--killpoint-mutant"),
     )
     world = World.start()
     try:
@@ -82,7 +85,7 @@ class PlanFile(pytest.File):
 
     def collect(self) -> Iterator[pytest.Item]:
         """One item for each case of the plan."""
-        for name in json.loads(self.path.read_text())["cases"]:
+        for name in campaign.Plan.load(self.path.parent).open_cases:
             yield CellItem.from_parent(self, name=name.removesuffix(".json"))
 
 
@@ -125,14 +128,16 @@ class Cells:
     def __init__(self, out: Path, world: World) -> None:
         self._out, self._world = out, world
         self._engines: dict[str, Engine] = {}
-        self._judged = target_named(campaign.Plan.load(out).target)
+        plan = campaign.Plan.load(out)
+        self._judged, self._mutant = target_named(plan.target), plan.wanted.mutant
 
     def play(self, name: str) -> Cell:
         """Play the case in the file of that name."""
         case = load(self._out / "cases" / f"{name}.json")
         if case.target not in self._engines:
             target = self._judged if case.target == self._judged.name else target_named(case.target)
-            engine = Engine(target, self._out / "running", self._world)
+            environment = {mutants.VARIABLE: self._mutant} if self._mutant and target is self._judged else {}
+            engine = Engine(target, self._out / "running", self._world, environment)
             self._engines[case.target] = engine.__enter__()
         return campaign.play_and_write(self._engines[case.target], case, self._out)
 
@@ -152,8 +157,10 @@ class Director:
         self._plan = campaign.Plan.load(out)
         self._indexed = time.monotonic()
         campaign.write_report(out, self._plan, finished=False)
-        self.total = len(self._plan.cases)
+        self.total = len(self._plan.open_cases)
+        self._vacuous: list[Cell] = []
 
+    @pytest.hookimpl(optionalhook=True)  # there is no such hook where xdist is not used
     def pytest_configure_node(self, node: Any) -> None:
         """Tell a worker process of xdist where the world is."""
         node.workerinput["killpoint"] = {"address": self._world.url, "token": self._world.token}
@@ -165,13 +172,22 @@ class Director:
             self._indexed = time.monotonic()
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """Write the report for the last time. A run that was interrupted has not finished, whatever it has judged."""
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write the report for the last time. A run that was interrupted has not finished, whatever it has judged. What
+        is found only when the cells are compared with each other fails the session, though each test of it has passed."""
         finished = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.NO_TESTS_COLLECTED)
         if finished:
             self._plan.ended = time.time()
             self._plan.save(self._out)
-        campaign.write_report(self._out, self._plan, finished)
+        report = campaign.write_report(self._out, self._plan, finished)
+        self._vacuous = [cell for cell in report.cells if cell.vacuous]
+        if self._vacuous and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Name the cells whose fault left nothing behind."""
+        for cell in self._vacuous:
+            terminalreporter.write_line(f"{cell.status}: {cell.id}: {vacuity.why(cell.vacuous)}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:

@@ -17,8 +17,8 @@ from faults.errors import HarnessFault
 from faults.table import fault as fault_named
 from reports import repro
 from reports.assemble import EXIT_STATUS
-from reports.model import Cell
-from scenarios import campaign, mutants, progress
+from reports.model import Cell, worst
+from scenarios import campaign, mutants, progress, vacuity
 from scenarios.case import PLANNED, Case, CaseError, load, parse, read
 from scenarios.engine import Engine, load_history
 from scenarios.history import History
@@ -30,6 +30,9 @@ from scenarios.versions import versions
 
 EXIT = {"held": 0, "violated": 1}
 ALTERED = "its evidence was altered: "
+
+# What a cell has from a comparison with other cells, not from its own history.
+_OF_OTHERS = frozenset({"status", "why", "compared", "not_compared", "vacuous"})
 
 
 def replay(file: Path, times: int, target: str | None, mutant: str | None, cold: bool, console: Console) -> int:
@@ -168,25 +171,31 @@ def judge_again(folder: Path, spec: str | None, console: Console) -> int:
     except (OSError, ValueError, KeyError, TypeError):
         raise ValueError(f"{folder}: holds no run; give a folder that `killpoint run` wrote") from None
     judged = _target_of(plan, spec)
-    told = _told(folder)
-    altered: list[str] = []
-    for case_id, name in zip(plan.ids, plan.cases, strict=True):
-        evidence = _Evidence(folder, name, case_id, told.get(case_id), plan.ended is not None)
-        if not evidence.there:
-            continue
-        problem, cell = evidence.judge_again(judged, plan.versions)
-        if problem:
-            altered.append(f"{case_id}: {problem}")
-            cell = cell.model_copy(update={"status": "void", "why": f"{ALTERED}{problem}"})
-        if evidence.case is not None:
-            campaign.write_cell(folder, evidence.case, cell, evidence.lines)
-        else:
-            campaign.keep_cell(folder, name, cell)
+    told = _Told(folder)
+    stored = [_Evidence(folder, name, case_id, told) for case_id, name in zip(plan.ids, plan.cases, strict=True)]
+    if plan.ended is None:  # what was never played is no loss of evidence
+        stored = [each for each in stored if each.there]
+    altered = _again(stored, judged, plan, told)
     report = campaign.write_report(folder, plan, finished=plan.ended is not None, problems=altered, target=judged)
     for line in altered:
         console.print(f"altered: {line}", markup=False)
     progress.tell(report, folder, console)
     return EXIT_STATUS[report.verdict]
+
+
+def _again(stored: list[_Evidence], judged: Target, plan: campaign.Plan, told: _Told) -> list[str]:
+    """Judge these again, each from its own history, and write it; say which was altered, and how.
+
+    What a comparison with other cells had made of a cell is made again from what their histories say now. Where the
+    evidence of some cell is gone, nobody can say what that had been, and only the rest of each cell is looked at.
+    """
+    for each in stored:
+        each.judge_again(judged, plan.versions)
+    sound = told.finished and not any(each.problem for each in stored)
+    compared = vacuity.compared(each.cell for each in stored) if plan.ended is not None else [e.cell for e in stored]
+    for each, cell in zip(stored, compared, strict=True):
+        each.measure(cell if sound else None)
+    return [f"{each.id}: {each.problem}" for each in stored if each.problem]
 
 
 def _target_of(plan: campaign.Plan, spec: str | None) -> Target:
@@ -200,73 +209,116 @@ def _target_of(plan: campaign.Plan, spec: str | None) -> Target:
         ) from None
 
 
-def _told(folder: Path) -> dict[str, dict[str, Any]]:
-    """The cells as the report on disk has them, by id; none if there is no report."""
-    try:
-        return {cell["id"]: cell for cell in json.loads((folder / "report.json").read_bytes())["cells"]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}
+class _Told:
+    """The report as it is on disk: its cells by id, none if there is no report, and whether its run had finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self.cells: dict[str, dict[str, Any]] = {}
+        self.finished = False
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            report = json.loads((folder / "report.json").read_bytes())
+            self.cells = {cell["id"]: cell for cell in report["cells"]}
+            self.finished = bool(report["finished"])
+
+    def contradicts(self, cell: Cell) -> bool:
+        """Whether the report tells another cell. A run may have died after it compared its cells and before it told so."""
+        told, stored = self.cells.get(cell.id), cell.model_dump(mode="json")
+        if told is None or told == stored:
+            return False
+        return self.finished or any(told.get(name) != stored[name] for name in stored if name not in _OF_OTHERS)
 
 
 class _Evidence:
-    """What a run has stored of one case: the case file, the history, the cell, and the cell as the report tells it."""
+    """What a run has stored of one case: the case file, the history, the cell, and the cell as the report tells it.
 
-    def __init__(self, folder: Path, name: str, case_id: str, told: dict[str, Any] | None, ended: bool) -> None:
+    cell: what follows from it now. problem: what is wrong with it, if anything.
+    """
+
+    def __init__(self, folder: Path, name: str, case_id: str, told: _Told) -> None:
+        self._folder, self._name, self._told, self.id = folder, name, told, case_id
         self._case, self._cell = folder / "cases" / name, folder / "cells" / name
         self._history = campaign.history_path(folder, case_id)
-        self._id, self._told, self._ended = case_id, told, ended
+        self._before: Cell | None = None
         self.case: Case | None = None
-        self.lines: list[dict[str, Any]] = []
+        self.cell = self._nothing()
+        self.problem: str | None = None
 
     @property
     def there(self) -> bool:
-        """Whether this case was played at all, or must have been, since the run came to its end."""
-        return self._ended or self._cell.exists()
+        """Whether this case was played at all."""
+        return self._cell.exists()
 
-    def judge_again(self, judged: Target, recorded: dict[str, str]) -> tuple[str | None, Cell]:
-        """What is wrong with the evidence, if anything, and the cell that follows from it."""
+    def judge_again(self, judged: Target, recorded: dict[str, str]) -> None:
+        """Judge it from its own history alone, and write what follows."""
+        lines: list[dict[str, Any]] = []
         with contextlib.suppress(CaseError):
             self.case = load(self._case)
         try:
-            before = Cell.model_validate_json(self._cell.read_text("utf-8"))
+            self._before = Cell.model_validate_json(self._cell.read_text("utf-8"))
+            self.cell = self._before
         except (OSError, ValueError):
-            return "its stored cell cannot be read", self._nothing()
+            self.cell = self._nothing()
+            return self._settle("its stored cell cannot be read", lines)
         if self.case is None:
-            return "its case file cannot be read", before
+            return self._settle("its case file cannot be read", lines)
         try:
             history = load_history(self._history)
         except (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error):
-            return "its stored history cannot be read", before
-        self.lines = history.lines()
-        if self._told is not None and self._told != before.model_dump(mode="json"):
-            return "its stored cell is not the one that the report has", before
-        if before.digest is None:
+            return self._settle("its stored history cannot be read", lines)
+        lines = history.lines()
+        if self._told.contradicts(self._before):
+            return self._settle("its stored cell is not the one that the report has", lines)
+        if self._before.digest is None:
             # The harness could not play it, so nothing was judged and there is nothing to judge again.
-            said = (before.why or "").partition(ALTERED)[2]
-            return (said or None if before.status == "void" else "its stored cell has lost its digest"), before
-        return self._compare(before, self._judged(history, before, judged, recorded))
+            said = (self._before.why or "").partition(ALTERED)[2]
+            lost = said or None if self._before.status == "void" else "its stored cell has lost its digest"
+            return self._settle(lost, lines)
+        cell = self._judged(history, self._before, judged, recorded)
+        if cell.digest != self._before.digest:
+            return self._settle(f"its digest was {_brief(self._before.digest)}, is {_brief(cell.digest)}", lines)
+        places = {name: getattr(self._before, name) for name in ("case", "page", "repro")}
+        self.cell = cell.model_copy(update=places)
+        return self._settle(None, lines)
+
+    def measure(self, compared: Cell | None) -> None:
+        """Find out whether the stored cell is the one that its history gives, and, where it is given, the comparison with
+        other cells; write it again if it is not."""
+        before = self._before
+        if self.problem or before is None or before.digest is None:
+            return
+        cell = compared or self.cell
+        if before.status != cell.status and (compared or before.status != worst((cell.status, "inconclusive"))):
+            problem = f"its stored verdict was {before.status}, its history says {cell.status}"
+        elif differs := [
+            name
+            for name in Cell.model_fields
+            if getattr(cell, name) != getattr(before, name) and (compared or name not in _OF_OTHERS)
+        ]:
+            problem = f"its stored cell differs from what its history says: {', '.join(differs)}"
+        else:
+            return
+        self._settle(problem, load_history(self._history).lines())
+
+    def _settle(self, problem: str | None, lines: list[dict[str, Any]]) -> None:
+        """Write the cell as it now is: `void`, if there is a problem."""
+        self.problem = problem
+        if problem:
+            self.cell = self.cell.model_copy(update={"status": "void", "why": f"{ALTERED}{problem}"})
+        if self.case is not None:
+            campaign.write_cell(self._folder, self.case, self.cell, lines)
+        else:
+            campaign.keep_cell(self._folder, self._name, self.cell)
 
     def _nothing(self) -> Cell:
         if self.case is not None:
             return broken_off(self.case, "")
-        return Cell(id=self._id, scenario="", family="", point=None, ordinal=None, fault="", entrance="", status="void")
+        return Cell(id=self.id, scenario="", family="", point=None, ordinal=None, fault="", entrance="", status="void")
 
     def _judged(self, history: History, before: Cell, judged: Target, recorded: dict[str, str]) -> Cell:
         assert self.case is not None
         target = judged if self.case.target == judged.name else target_in_file(self.case.target)
         known = {**recorded, "target": f"{target.name} {target.version()}"} if target is not judged else recorded
         return judge(self.case, history, target.claims, known, before.phases, before.seconds)
-
-    @staticmethod
-    def _compare(before: Cell, cell: Cell) -> tuple[str | None, Cell]:
-        if cell.digest != before.digest:
-            return f"its digest was {_brief(before.digest)}, is {_brief(cell.digest)}", before
-        if cell.status != before.status:
-            return f"its stored verdict was {before.status}, its history says {cell.status}", before
-        places = {name: getattr(before, name) for name in ("case", "page", "repro")}
-        cell = cell.model_copy(update=places)
-        differs = [name for name in Cell.model_fields if getattr(cell, name) != getattr(before, name)]
-        return (f"its stored cell differs from what its history says: {', '.join(differs)}" if differs else None), cell
 
 
 def _brief(digest: str | None) -> str:

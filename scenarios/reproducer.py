@@ -28,6 +28,7 @@ from scenarios.standalone.player import ASKED, ask, markers, runs
 from scenarios.target import Places, Stage, Target
 
 PLAYER = "scenarios/standalone/player.py"
+STAND_INS = {"pydantic.py": "scenarios/standalone/data.py", "orjson.py": "scenarios/standalone/compact.py"}
 PROBE = ("faults/__init__.py", "faults/probe.py")
 # A case may have been made small with a bound that another machine does not keep.
 SETTLE_S_MIN = 15.0
@@ -89,11 +90,8 @@ def _carried(described: Mapping[str, Any]) -> dict[str, str]:
     lines = json.dumps([described["commands"], described["environment"]])
     roots += re.findall(r"\{harness\}/([\w./-]+\.py)", lines)
     roots += PROBE if "{harness}" in json.dumps(described["environment"]) else ()
-    return {path: text for root in roots for path, text in closure(root).items()} | {"pydantic.py": _stand_in()}
-
-
-def _stand_in() -> str:
-    return (_ROOT / "scenarios/standalone/data.py").read_text("utf-8")
+    carried = {path: text for root in roots for path, text in closure(root).items()}
+    return carried | {package: (_ROOT / path).read_text("utf-8") for package, path in STAND_INS.items()}
 
 
 @cache
@@ -383,8 +381,8 @@ RECORDED WITH
 WHAT IS INSIDE
 
     First what was recorded, as data; then `main`; then, as text, the modules of killpoint that play and judge such a case,
-    unchanged, and two stand-ins for packages (`pydantic.py`, `scenarios/standalone/front.py`). They are unpacked into a
-    folder of their own for as long as it runs.
+    unchanged, and stand-ins for packages (`pydantic.py`, `orjson.py`, `scenarios/standalone/front.py`). They are unpacked
+    into a folder of their own for as long as it runs.
 """
 
 _BEFORE = """import os

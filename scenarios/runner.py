@@ -30,7 +30,7 @@ from faults.clock import CaseClock, HostBoot
 from faults.controller import Controller, Held
 from faults.errors import HarnessFault
 from faults.processes import Keeper, OomCount, Process, WaitStatus, prove, still
-from faults.stores import CaseFolder, break_store, digest, inspect, mend_store
+from faults.stores import CaseFolder, break_store, digest, inspect, locked, mend_store
 from scenarios import case as steps
 from scenarios.case import Case
 from scenarios.clients import make_fifos
@@ -102,6 +102,7 @@ class Stagehand:
         self._pending = {str(fault.at): fault for fault in self.case.plan}
         self._tells_idle = WORKER_IDLE.name in self.target.points
         planned = {fault.at.point for fault in self.case.plan}
+        planned |= {op.at.point for fault in self.case.plan for op in fault.ops if isinstance(op, ops.Await)}
         self._quiet = {
             point.name for point in POINTS if point.frequent and point.name not in planned and not self.record_all
         }
@@ -177,6 +178,9 @@ class Stagehand:
             if time.monotonic() > deadline:
                 self._faults.append("a part of the plan was still under way when the case had ended")
                 break
+        for lives in self._lives.values():
+            for life in lives:
+                life.process.bury()
         self.client.join()
         self.world.close(self._world_id)
         self.controller.close()
@@ -236,6 +240,8 @@ class Stagehand:
                 self._insist("quit", self.client.quit)
                 self._await_exits()
             case steps.Watch(do="watch"):
+                if step.anew:
+                    self.client.forget(step.session)
                 self.client.watch(step.session)
             case steps.Watch():
                 self.client.unwatch(step.session)
@@ -443,7 +449,8 @@ class Stagehand:
         self._start(role)
 
     def _move_clock(self, by_s: float, why: str) -> None:
-        self.history.write("clock.moved", by_s=by_s, offset_s=self.clock.move(by_s), why=why)
+        self.clock.move(by_s)
+        self.history.write("clock.moved", by_s=by_s, offset_s=self.clock.read(), why=why)
 
     # The plan ------------------------------------------------------------------------------------------------------------
 
@@ -521,15 +528,19 @@ class _Moment:
         return workers[-1] if workers else None
 
     def _of(self, role: str) -> list[Life]:
-        if role == "self":
-            return [self._self] if self._self else []
-        return self._hand._alive(role)
+        if role != "self":
+            return self._hand._alive(role)
+        if self._self is None:
+            raise HarnessFault(f"no process of this case is known as {self._held.process}, which stands there")
+        return [self._self]
 
     def _do(self, op: ops.Op) -> None:
         hand = self._hand
         match op:
             case ops.Kill():
                 for life in self._of(op.role):
+                    if not op.reaped:
+                        life.process.leave_unreaped()
                     self._kill(life)
             case ops.Terminate():
                 for life in self._of(op.role):
@@ -552,14 +563,19 @@ class _Moment:
             case ops.MoveClock():
                 hand._move_clock(op.by_s, "the plan")
             case ops.Reboot():
+                before = hand.boot.read()
                 hand.boot.reboot()
-                hand.history.write("host.rebooted")
+                hand.history.write("host.rebooted", before=before, boot=hand.boot.read())
             case ops.User():
                 self._user(_STEP.validate_python(op.step))
             case ops.BreakStore():
                 self._store(op.do)
             case ops.Settle():
                 self._settle_beside()
+            case ops.Await():
+                self._await(op.at)
+            case ops.LockStore():
+                self._lock_store(op.for_s)
             case ops.AwaitRefusal():
                 self._await_refusal(op.role)
 
@@ -623,7 +639,7 @@ class _Moment:
         else:
             life.process.thaw()
             hand._frozen.discard(life.label)
-        hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid)
+        hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid, stopped=life.process.stopped)
 
     def _terminate(self, life: Life, grace: bool) -> None:
         self._hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
@@ -669,6 +685,22 @@ class _Moment:
             hand.history.write("store.mended", sha256=digest(store))
             mend_store(store)
             hand.broken = False
+
+    def _await(self, at: ops.Address) -> None:
+        """Wait until some process has come to this address, for half of the case's bound: whoever stands here comes to rest
+        in the other half."""
+        hand = self._hand
+        came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max / 2) is not None
+        hand.history.write("point.awaited", point=at.point, ordinal=at.ordinal, came=came)
+
+    def _lock_store(self, for_s: float) -> None:
+        hand = self._hand
+        with locked(hand.folder.store) as count:
+            hand.history.write("store.locked", databases=count, for_s=for_s)
+            if not self._answered:
+                self._go()
+            hand._until(lambda: False, time.monotonic() + for_s)
+        hand.history.write("store.unlocked")
 
     def _await_refusal(self, role: str) -> None:
         """Wait until the newest life of the role has ended, or has said in its log that it cannot go on."""

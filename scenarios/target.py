@@ -72,6 +72,9 @@ class Client(Protocol):
     def unwatch(self, session: str) -> None:
         """Let go of the session's events."""
 
+    def forget(self, session: str) -> None:
+        """Be as a client that has seen no event of the session yet."""
+
     def snapshot(self) -> dict[str, Any] | None:
         """The sessions as `scenarios.snapshot` shapes them, under the case's names; None if it could not be had."""
 

@@ -21,7 +21,7 @@ class _Unkept:
     """The store with a write that is undone at its end."""
 
     def __init__(self, store: Any) -> None:
-        self.settings, self.read, self._store = store.settings, store.read, store
+        self.settings, self.read, self.arriving, self._store = store.settings, store.read, store.arriving, store
 
     @contextmanager
     def write(self) -> Iterator[Tx]:

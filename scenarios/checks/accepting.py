@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Input, Request
+from scenarios.checks.evidence import Evidence, Hold, Input, Request, detail, process
 from scenarios.history import Record
+
+# The status of an app that is on its way out: the input was not looked at, and may be sent again to its next life.
+REFUSED_FOR_NOW = 503
 
 
 @check(
@@ -18,7 +21,10 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
         session = e.session(each.session)
         held = session is not None and (
             any(view.request_id == each.request_id for view in session.inputs)
-            or any(item.kind == "user" and item.text == each.text for item in session.transcript)
+            or any(
+                item.kind == "user" and item.text == each.text and item.request_id in {None, each.request_id}
+                for item in session.transcript
+            )
         )
         found.verify(
             held,
@@ -29,7 +35,7 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
         )
         if e.controlled(each.session) or e.excused(each):
             continue
-        asked = any(each.text in request.texts("user") for request in e.requests)
+        asked = any(each.text in request.texts("user") and _may_serve(e, request, each.session) for request in e.requests)
         found.verify(
             asked,
             f"{each.session}: the model is asked to serve {each.request_id}",
@@ -37,6 +43,11 @@ def acknowledged_input_not_lost(e: Evidence, found: Findings) -> None:
             since=accepted,
             at=None,
         )
+
+
+def _may_serve(e: Evidence, request: Request, session: str) -> bool:
+    owner = e.input_of(request)
+    return owner is None or owner.session == session
 
 
 @check(
@@ -69,6 +80,8 @@ def resend_hears_the_same(e: Evidence, found: Findings) -> None:
     for each in e.inputs:
         for answer in each.answers[1:]:
             first, again = ({k: _of(a, k) for k in ("input", "work_id")} for a in (each.answers[0], answer))
+            if not any(first.values()) and not any(again.values()):
+                continue  # a target that names neither says nothing that could differ
             found.verify(
                 first == again,
                 f"{each.session}: {each.request_id} is still {first}",
@@ -111,8 +124,9 @@ def input_appended_once(e: Evidence, found: Findings) -> None:
     for request in e.requests:
         owner = e.input_of(request)
         texts = request.texts("user")
+        inputs = [each for each in e.inputs if each.invoked.seq < request.record.seq]
         for text in dict.fromkeys(texts):
-            sent = [each for each in e.inputs if each.text == text and (not owner or each.session == owner.session)]
+            sent = [each for each in inputs if each.text == text and (not owner or each.session == owner.session)]
             if sent:
                 found.verify(
                     texts.count(text) <= len(sent),
@@ -151,14 +165,13 @@ def _compare_order(e: Evidence, found: Findings, first: Input, accepted: Record,
     if not begun or _turn_begun(e, first, begun[0]) or e.excused(first):
         return
     own = e.requests_of(first)
-    stopped = any(
-        command.action in {"stop", "quit"} and command.invoked.seq < begun[0].record.seq
-        for command in e.commands_of(first.session)
-    )
-    if not own and stopped:
-        return
+    in_order = bool(own) and own[0].record.seq < begun[0].record.seq
+    actions = [c.action for c in e.commands_of(first.session) if c.invoked.seq < begun[0].record.seq]
+    stopped = not own and {"stop", "quit"} & set(actions)
+    if not in_order and (stopped or actions[-1:] == ["pause"]):
+        return  # a user held the first one back
     found.verify(
-        bool(own) and own[0].record.seq < begun[0].record.seq,
+        in_order,
         f"{first.session}: {first.request_id} is begun first, since it was accepted before {later.request_id} was sent",
         f"request {begun[0].n} serves {later.request_id} first",
         since=accepted,
@@ -186,7 +199,10 @@ def late_resend_undoes_no_stop(e: Evidence, found: Findings) -> None:
             stop = hold.command.action in {"stop", "quit"}
             if not stop or not resends or not e.known_before(each, hold.command.invoked.seq):
                 continue
-            asked = [request for request in e.requests_of(each) if request.record.seq > resends[0].seq]
+            stored = {detail(r).get("attempt") for r in e.reached_at("attempt.stored") if r.seq < hold.since.seq}
+            crossed = stored - {None}  # on their way already when the Stop was acknowledged
+            after = [request for request in e.requests_of(each) if request.record.seq > resends[0].seq]
+            asked = [request for request in after if request.attempt not in crossed]
             found.verify(
                 not asked,
                 f"{each.session}: {each.request_id} stays stopped, though it is sent again",
@@ -194,6 +210,90 @@ def late_resend_undoes_no_stop(e: Evidence, found: Findings) -> None:
                 since=hold.since,
                 at=asked[0].record if asked else None,
             )
+
+
+@check(
+    "input-queued-not-refused",
+    "ADM-3 INT-12",
+    "an input that comes while another is worked on, or while a worker drains or starts, is queued and never refused",
+)
+def input_queued_not_refused(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for send in each.sends:
+            heard = e.history.heard.get(send["call"])
+            if heard is None or heard.get("status") in (None, REFUSED_FOR_NOW) or send["text"] != each.text:
+                continue
+            found.verify(
+                heard["outcome"] == "ok",
+                f"{each.session}: the input {each.request_id} is accepted and waits for its turn",
+                f"it was refused with status {heard['status']}: {heard.get('body')}",
+                since=send,
+                at=heard,
+            )
+
+
+@check(
+    "resumed-turn-goes-first",
+    "ADM-3 OWN-7",
+    "an input that comes when an interrupted turn has been resumed waits until that turn has ended",
+    depends_on_kill=True,
+)
+def resumed_turn_goes_first(e: Evidence, found: Findings) -> None:
+    for admitted in e.reached_at("recovery.admitted"):
+        old = e.input_of_work(admitted.get("work"))
+        if old is None or e.controlled(old.session) or e.excused(old) or _recovered_later(e, admitted):
+            continue
+        rest = [request for request in e.requests_of(old) if request.record.seq > admitted.seq]
+        for each, accepted in e.accepted:
+            first = e.requests_of(each)[:1]
+            if each.session != old.session or each.invoked.seq < admitted.seq or not first or not rest:
+                continue
+            end = rest[-1].billed or rest[-1].record
+            found.verify(
+                end.seq < first[0].record.seq,
+                f"{each.session}: {each.request_id} waits behind the resumed turn of {old.request_id}",
+                f"request {first[0].n} serves it before request {rest[-1].n} of that turn was answered",
+                since=accepted,
+                at=first[0].record,
+            )
+
+
+def _recovered_later(e: Evidence, admitted: Record) -> bool:
+    taken = e.reached_at("recovery.ownership.taken")
+    return any(r.seq > admitted.seq and r.get("work") == admitted.get("work") for r in taken)
+
+
+@check(
+    "stop-covers-what-had-come",
+    "ADM-4 INT-3",
+    "a Stop covers an input that had come and was not committed yet: it is not worked on, also when it is sent again",
+)
+def stop_covers_what_had_come(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        for hold in e.holds(each.session):
+            came = _standing_at_its_arrival(e, each, hold)
+            if hold.command.action not in {"stop", "quit"} or came is None:
+                continue
+            asked = [request for request in e.requests_of(each) if request.record.seq > hold.since.seq]
+            found.verify(
+                not asked,
+                f"{each.session}: {each.request_id} had come before the {hold.command.action} was heard, so it is stopped",
+                f"request {asked[0].n} serves it" if asked else "",
+                since=came,
+                at=asked[0].record if asked else None,
+            )
+
+
+def _standing_at_its_arrival(e: Evidence, each: Input, hold: Hold) -> Record | None:
+    """Where the process that was told to stop had this input in hand the whole time, if it had."""
+    for record in e.reached_at("input.received"):
+        life = e.lives.get(process(record))
+        released = e.held_until(record)
+        mine = detail(record).get("request_id") == each.request_id and record.seq < hold.command.invoked.seq
+        held = e.was_held(record) and (released is None or released.seq > hold.since.seq)
+        if mine and held and life is not None and life.alive_at(hold.since.seq):
+            return record
+    return None
 
 
 @check(

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from scenarios.case import Call
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import LOCAL_TOOLS, RECEIVERS, Evidence, Input, canonical, content, detail
+from scenarios.checks.evidence import (
+    LOCAL_TOOLS,
+    RECEIVERS,
+    Evidence,
+    Input,
+    asks_for,
+    canonical,
+    content,
+    detail,
+    may_write,
+)
 from scenarios.history import Record
 from scenarios.snapshot import EffectView, ItemView
 
@@ -39,18 +50,26 @@ def no_duplicate_write(e: Evidence, found: Findings) -> None:
 )
 def unknown_never_resent(e: Evidence, found: Findings) -> None:
     for (receiver, arguments), asked in e.received.items():
-        allowed = max(e.writes_allowed(receiver, arguments), 1)
-        keys = {record["key"] for record in asked[:allowed]}
-        found.saw(allowed if len(asked) == allowed else 0)
-        for before, again in zip(asked[allowed - 1 :], asked[allowed:], strict=False):
-            found.verify(
-                again["key"] in keys if receiver == "keyed" else _reconciled(e, keys, before, again),
-                f"the write {arguments} is sent to {receiver} again only "
-                + ("under its first key" if receiver == "keyed" else "after a query has said that it did not happen"),
-                f"it was received again under the key {again['key']!r}",
-                since=before,
-                at=again,
-            )
+        calls = max(e.writes_allowed(receiver, arguments), 1)
+        last: dict[str | None, Record] = {}
+        for place, record in enumerate(asked):
+            key = record["key"]
+            known = key is not None and key in last
+            if not known and calls:
+                calls -= 1  # one of the calls that the script makes, sent for the first time
+                found.saw()
+            else:
+                before = last[key] if known else asked[place - 1]
+                of_call = {key} if known else set(last)
+                found.verify(
+                    known if receiver == "keyed" else _reconciled(e, of_call, before, record),
+                    f"the write {arguments} is sent to {receiver} again only "
+                    + ("under its first key" if receiver == "keyed" else "after a query has said that it did not happen"),
+                    f"it was received again under the key {key!r}",
+                    since=before,
+                    at=record,
+                )
+            last[key] = record
 
 
 def _reconciled(e: Evidence, keys: set[str | None], before: Record, again: Record) -> bool:
@@ -67,22 +86,17 @@ def effect_in_order(e: Evidence, found: Findings) -> None:
     intents, dispatches = e.reached_at("tool.intent.stored"), e.reached_at("tool.dispatch.stored")
     if not intents and not dispatches:
         return
-    seen: set[str] = set()
-    remote = 0
+    intended, dispatched = _Stored(e, intents), _Stored(e, dispatches)
+    first: dict[str, Record] = {}
     for record in e.history.of("effect.received"):
-        key = str(record["key"])
-        if key in seen:
-            continue
-        seen.add(key)
-        remote += 1
-        by_key = any(e.key_of(r) == record["key"] and r.seq < record.seq for r in dispatches)
-        counted = sum(r.seq < record.seq and e.key_of(r) is None for r in dispatches) >= remote
-        intended = sum(r.seq < record.seq for r in [*intents, *_died_between(e)]) >= remote
+        first.setdefault(str(record["key"]), record)
+    for record in first.values():
+        intent, dispatch = intended.before(record), dispatched.before(record)
         found.verify(
-            (by_key or counted) and intended,
+            intent is not None and dispatch is not None,
             f"intent and dispatch of the write {canonical(record['arguments'])} are stored before it is made",
-            "the world received it before both were stored",
-            since=next((r for r in intents if r.seq < record.seq), None),
+            f"the world received it before its {'dispatch' if intent else 'intent'} was stored",
+            since=intent,
             at=record,
         )
     for result in e.reached_at("tool.result.stored"):
@@ -99,10 +113,22 @@ def effect_in_order(e: Evidence, found: Findings) -> None:
             )
 
 
-def _died_between(e: Evidence) -> list[Record]:
-    """Kills of a worker that stood at no point: it may have died just between a commit and the word that it was done."""
-    standing = {nonce: at["pid"] for nonce, at in e.by_nonce.items()}
-    return [kill for kill in e.history.kills if kill["role"] == "worker" and standing.get(kill["nonce"]) != kill["pid"]]
+class _Stored:
+    """The records which say that something of a call was stored. Where they name no call each stands for one write; so
+    does the kill of a worker that stood at no point, since it may have died just between a commit and its point."""
+
+    def __init__(self, e: Evidence, points: list[Record]) -> None:
+        self._named = [(e.key_of(r), r) for r in points]
+        self._unnamed = [*(r for key, r in self._named if key is None), *e.kills_beside_points]
+
+    def before(self, write: Record) -> Record | None:
+        """The record that speaks of this write and stands before it, or None."""
+        for key, record in self._named:
+            if key is not None and key == write["key"] and record.seq < write.seq:
+                return record
+        spare = next((record for record in self._unnamed if record.seq < write.seq), None)
+        self._unnamed = [record for record in self._unnamed if record is not spare]
+        return spare
 
 
 @check(
@@ -155,7 +181,7 @@ def stored_result_reused(e: Evidence, found: Findings) -> None:
             at=again[0] if again else None,
         )
     for (receiver, arguments), asked in e.received.items():
-        told = _told(e, arguments, e.writes_allowed(receiver, arguments))
+        told = _told(e, receiver, arguments)
         if told is None:
             continue
         after = [record for record in asked if record.seq > told.seq]
@@ -168,34 +194,37 @@ def stored_result_reused(e: Evidence, found: Findings) -> None:
         )
 
 
-def _told(e: Evidence, arguments: str, allowed: int) -> Record | None:
-    """The first request that tells the model a real result for as many calls of these arguments as there may be."""
+def _told(e: Evidence, receiver: str, arguments: str) -> Record | None:
+    """The first request that tells the model a real result for as many calls of this write as there may be."""
+    allowed = e.writes_allowed(receiver, arguments)
+    owners = {each.session for each in e.inputs if any(asks_for(c, receiver, arguments) for c in e.calls(each.text))}
+    if len(owners) != 1:
+        return None
     real = {(i.call_id, i.text) for _, i in e.items if i.kind in {"tool_result", "reconciliation"} and not i.placeholder}
     for request in e.requests:
         calls = {
-            call.get("id"): call
+            call.get("id")
             for message in request.messages
             for call in message.get("tool_calls") or ()
-            if _arguments(call) == arguments
+            if _is_for(call, receiver, arguments)
         }
         results = {
             message.get("tool_call_id")
             for message in request.messages
             if message.get("role") == "tool" and (message.get("tool_call_id"), content(message)) in real
         }
-        owners = {each.session for each in e.inputs if any(canonical(c.arguments) == arguments for c in e.calls(each.text))}
-        if len(owners) == 1 and 0 < allowed <= len(set(calls) & results):
+        if 0 < allowed <= len(calls & results):
             return request.record
     return None
 
 
-def _arguments(call: dict[str, object]) -> str | None:
-    function = call.get("function")
-    text = function.get("arguments") if isinstance(function, dict) else None
+def _is_for(call: dict[str, Any], receiver: str, arguments: str) -> bool:
+    """Whether this call, as a request tells it, is one that makes this write."""
     try:
-        return canonical(json.loads(text)) if isinstance(text, str) else None
-    except ValueError:
-        return None
+        function = call["function"]
+        return may_write(function["name"], receiver) and canonical(json.loads(function["arguments"])) == arguments
+    except (KeyError, TypeError, ValueError):
+        return False
 
 
 @check(
@@ -220,6 +249,8 @@ def unknown_operation_shown(e: Evidence, found: Findings) -> None:
     shown = {effect.idempotency_key for _, effect in e.effects}
     tells = e.effects or e.reached_at("tool.dispatch.stored")  # a target that stores dispatches has effects to show
     for record in e.history.of("effect.applied") if tells else []:
+        if record["key"] is None:
+            continue  # the target gave the world no key by which its write could be found
         found.verify(
             record["key"] in shown,
             f"the write {canonical(record['arguments'])}, which happened, is one of the effects that are shown",
@@ -264,9 +295,17 @@ def unknown_outlives_its_turn(e: Evidence, found: Findings) -> None:
     needs=("final",),
 )
 def tools_own_word_counts_nothing(e: Evidence, found: Findings) -> None:
-    for each in e.inputs:
-        for call in [call for call in e.calls(each.text) if call.tool in LIARS]:
-            _called_once(e, found, each, RECEIVERS[call.tool], canonical(call.arguments))
+    calls = [call for each in e.inputs for call in e.calls(each.text) if call.tool in LIARS]
+    for receiver, arguments in dict.fromkeys((RECEIVERS[call.tool], canonical(call.arguments)) for call in calls):
+        asked, allowed = e.received.get((receiver, arguments), []), e.writes_allowed(receiver, arguments)
+        if asked:
+            found.verify(
+                len(asked) <= allowed,
+                f"{arguments} is sent {allowed} times, whatever the tool says of itself",
+                f"it was sent {len(asked)} times",
+                since=asked[0],
+                at=asked[allowed] if len(asked) > allowed else None,
+            )
     for name, effect in e.effects:
         record = _received_for(e, effect)
         if record is not None:
@@ -277,19 +316,6 @@ def tools_own_word_counts_nothing(e: Evidence, found: Findings) -> None:
                 since=record,
                 at=e.final_record,
             )
-
-
-def _called_once(e: Evidence, found: Findings, each: Input, receiver: str, arguments: str) -> None:
-    asked = e.received.get((receiver, arguments), [])
-    allowed = e.writes_allowed(receiver, arguments)
-    if asked:
-        found.verify(
-            len(asked) <= allowed,
-            f"{each.session}: {arguments} is sent {allowed} times, whatever the tool says of itself",
-            f"it was sent {len(asked)} times",
-            since=asked[0],
-            at=asked[allowed] if len(asked) > allowed else None,
-        )
 
 
 @check(
@@ -331,21 +357,35 @@ def _stands_on_placeholder(found: Findings, name: str, items: list[ItemView], re
 
 def _never_unlearned(e: Evidence, found: Findings) -> None:
     known: dict[str, Record] = {}
-    late = {item.call_id for _, item in e.items if item.kind == "reconciliation"}
+    late = _texts_after_receipts(e)
     for request in e.requests:
+        texts = set(request.texts("user"))
         for message in request.messages:
             call = message.get("tool_call_id")
             if message.get("role") != "tool" or call not in late or call is None:
                 continue
-            if content(message) not in e.placeholders:
+            told = content(message) not in e.placeholders
+            if told:
                 known.setdefault(call, request.record)
             found.verify(
-                call not in known or content(message) not in e.placeholders,
+                told or not (call in known or texts & late[call]),
                 f"the reconciled result of {call} is told from then on",
                 f"request {request.n} tells the placeholder again",
                 since=known.get(call),
                 at=request.record,
             )
+
+
+def _texts_after_receipts(e: Evidence) -> dict[str, set[str]]:
+    """For each reconciled call, the users' texts that its session stored only after the receipt: a request that holds one
+    of them was made when the receipt was known."""
+    found: dict[str, set[str]] = {}
+    for session in e.final.sessions.values():
+        for receipt in (item for item in session.transcript if item.kind == "reconciliation" and item.call_id):
+            users = [item for item in session.transcript if item.kind == "user"]
+            before = {item.text for item in users if item.item < receipt.item}
+            found[str(receipt.call_id)] = {item.text for item in users if item.item > receipt.item} - before
+    return found
 
 
 @check(
@@ -422,5 +462,26 @@ def _agrees(e: Evidence, found: Findings, name: str, effect: EffectView, happene
             f"{name}: {effect.call_id} of {effect.tool} is called succeeded or unknown, since it happened",
             f"it is called {effect.state}",
             since=happened,
+            at=e.final_record,
+        )
+
+
+@check(
+    "result-in-hand-kept",
+    "EFF-4 EFF-13",
+    "a result that a living process had in hand is used, though storing it failed once or another owner came meanwhile",
+    needs=("final",),
+)
+def result_in_hand_kept(e: Evidence, found: Findings) -> None:
+    states = {effect.call_id: effect for _, effect in e.effects if effect.tool not in LIARS}
+    for done in e.reached_at("tool.effect.done"):
+        effect = states.get(str(detail(done).get("call")))
+        if effect is None or not e.outlived(done):
+            continue
+        found.verify(
+            effect.state in {"succeeded", "failed"},
+            f"the result of {effect.call_id} of {effect.tool}, which had come back to a process that lives on",
+            f"the call is {effect.state}",
+            since=done,
             at=e.final_record,
         )

@@ -7,18 +7,18 @@ target's own word is used only to tell apart what those leave open, and what sta
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from faults.catalogue import Point, UnknownPoint, point
 from scenarios.case import Call, Case, Reply
 from scenarios.history import History, Record
 from scenarios.snapshot import EffectView, ItemView, SessionView, Snapshot, WorkView
-from scenarios.world import model
+from scenarios.world.model import UNSCRIPTED, active_input, step_index
+from scenarios.world.strict import content_text
 
 # Which receiver of the world a tool of the scripted model writes to. A tool that is not listed may write to any.
 RECEIVERS = {"charge": "keyed", "mail": "plain", "publish": "plain", "note_plugin": "plain", "order": "ambiguous"}
@@ -28,26 +28,17 @@ LOCAL_TOOLS = frozenset({"read", "grep", "glob", "list", "write"})
 
 # Points that stand right behind a write which only the owner of the work may make.
 OWNERS_WRITES = frozenset(
-    {
-        "turn.begun",
-        "attempt.stored",
-        "stream.text.committed",
-        "reply.stored",
-        "tool.intent.stored",
-        "tool.dispatch.stored",
-        "tool.result.stored",
-        "turn.committed",
-        "work.released",
-        "recovery.repair.written",
-        "recovery.decision.stored",
-        "recovery.admitted",
-        "recovery.intent.consumed",
-    }
+    {f"recovery.{step}" for step in ("repair.written", "decision.stored", "admitted", "intent.consumed")}
+    | {f"tool.{step}.stored" for step in ("intent", "dispatch", "result")}
+    | {"turn.begun", "attempt.stored", "stream.text.committed", "reply.stored", "turn.committed", "work.released"}
 )
 CLAIMS = frozenset({"work.claimed", "recovery.ownership.taken"})
 GIVEN_BACK = frozenset({"work.released", "turn.committed", "control.applied", "exit.checkpoint.stored"})
 
 Process = tuple[str, int]
+content = content_text
+Each = TypeVar("Each")
+Key = TypeVar("Key")
 
 
 def canonical(value: Any) -> str:
@@ -137,7 +128,7 @@ class Request:
     n: int
     attempt: str | None
     messages: tuple[dict[str, Any], ...]
-    active: str | None
+    active: str
     step: int
     billed: Record | None
     answered: Record | None
@@ -253,10 +244,8 @@ class Evidence:
     @cached_property
     def inputs(self) -> list[Input]:
         """Every input that a client sent, by its first sending."""
-        sends: dict[tuple[str, str], list[Record]] = {}
-        for record in self.history.of("client.invoked"):
-            if record["op"] == "send":
-                sends.setdefault((record["session"], record["request_id"]), []).append(record)
+        sent = [record for record in self.history.of("client.invoked") if record["op"] == "send"]
+        sends = _grouped(sent, lambda record: (record["session"], record["request_id"]))
         return [
             Input(session, request_id, found[0]["text"], tuple(found), tuple(self._answers(found)))
             for (session, request_id), found in sends.items()
@@ -282,11 +271,9 @@ class Evidence:
         """Every pause, resume, stop and quit, in the order of asking."""
         found = []
         for record in self.history.of("client.invoked"):
-            heard = self.history.heard.get(record["call"])
-            if record["op"] == "control":
-                found.append(Command(record["action"], record["session"], record, heard))
-            elif record["op"] == "quit":
-                found.append(Command("quit", None, record, heard))
+            if record["op"] in {"control", "quit"}:
+                action, session = (record["action"], record["session"]) if record["op"] == "control" else ("quit", None)
+                found.append(Command(action, session, record, self.history.heard.get(record["call"])))
         return found
 
     def commands_of(self, session: str) -> list[Command]:
@@ -322,9 +309,9 @@ class Evidence:
 
     # What the model was to say ----------------------------------------------------------------------------------------
 
-    def script(self, text: str | None) -> tuple[Reply, ...]:
+    def script(self, text: str) -> tuple[Reply, ...]:
         """The replies scripted for this text; the plain `ok` for any other."""
-        return self.case.script.replies.get(text or "", (Reply(text="ok", pieces=1),))
+        return self.case.script.replies.get(text) or (UNSCRIPTED,)
 
     def reply(self, request: Request) -> Reply:
         """The reply that the script has for this request."""
@@ -341,12 +328,7 @@ class Evidence:
 
     def writes_allowed(self, receiver: str, arguments: str) -> int:
         """How many writes of these arguments everything that was sent asks for."""
-        return sum(
-            canonical(call.arguments) == arguments
-            for each in self.inputs
-            for call in self.calls(each.text)
-            if call.tool not in LOCAL_TOOLS and RECEIVERS.get(call.tool, receiver) == receiver
-        )
+        return sum(asks_for(call, receiver, arguments) for each in self.inputs for call in self.calls(each.text))
 
     # What the world saw -----------------------------------------------------------------------------------------------
 
@@ -358,28 +340,14 @@ class Evidence:
         for record in self.history.of("provider.request"):
             n = record["n"]
             messages = tuple(_messages(record.get("body")))
-            active, step = self._active(messages)
-            found.append(
-                Request(
-                    record,
-                    n,
-                    record.get("attempt"),
-                    messages,
-                    active,
-                    step,
-                    billed.get(n),
-                    answered.get(n),
-                    refused.get(n),
-                )
-            )
+            active = active_input(self.case.script, messages) if messages else ""
+            step = step_index(self.case.script, active, messages)
+            told = billed.get(n), answered.get(n), refused.get(n)
+            found.append(Request(record, n, record.get("attempt"), messages, active, step, *told))
         return found
 
     def _by_n(self, kind: str) -> dict[int, Record]:
         return {record["n"]: record for record in self.history.of(kind)}
-
-    def _active(self, messages: tuple[dict[str, Any], ...]) -> tuple[str | None, int]:
-        active = model.active_input(self.case.script, messages) if messages else ""
-        return (active, model.step_index(self.case.script, active, messages)) if active else (None, 0)
 
     @cached_property
     def _owners(self) -> dict[int, Input | None]:
@@ -390,7 +358,7 @@ class Evidence:
         if len(found) < 2:
             return found[0] if found else None
         if len({each.session for each in found}) == 1:
-            copies = request.texts("user").count(request.active or "")
+            copies = request.texts("user").count(request.active)
             return found[min(copies, len(found)) - 1] if copies else None
         work = self.work_of_attempt.get(request.attempt or "")
         told = [each for each in found if work is not None and self.work_id(each) == work]
@@ -406,12 +374,7 @@ class Evidence:
 
     @cached_property
     def _served(self) -> dict[int, list[Request]]:
-        found: dict[int, list[Request]] = defaultdict(list)
-        for request in self.requests:
-            owner = self.input_of(request)
-            if owner is not None:
-                found[id(owner)].append(request)
-        return found
+        return _grouped(self.requests, lambda request: id(self.input_of(request)))
 
     def last_step_billed(self, each: Input, before: int | None = None) -> bool:
         """Whether the provider has sent the whole last reply of this input's script (before the place `before`)."""
@@ -440,23 +403,16 @@ class Evidence:
     @cached_property
     def applied(self) -> dict[tuple[str, str], list[Record]]:
         """The writes that happened, by receiver and canonical arguments."""
-        return self._effects("effect.applied")
+        return _grouped(self.history.of("effect.applied"), _write)
 
     @cached_property
     def received(self) -> dict[tuple[str, str], list[Record]]:
         """The writes that were asked for, by receiver and canonical arguments."""
-        return self._effects("effect.received")
-
-    def _effects(self, kind: str) -> dict[tuple[str, str], list[Record]]:
-        found: dict[tuple[str, str], list[Record]] = {}
-        for record in self.history.of(kind):
-            found.setdefault((record["receiver"], canonical(record["arguments"])), []).append(record)
-        return found
+        return _grouped(self.history.of("effect.received"), _write)
 
     def inputs_of_effect(self, record: Record) -> list[Input]:
-        """The inputs whose script calls a tool with this effect's arguments."""
-        arguments = canonical(record["arguments"])
-        return [each for each in self.inputs if any(canonical(c.arguments) == arguments for c in self.calls(each.text))]
+        """The inputs whose script calls a tool that makes this write."""
+        return [each for each in self.inputs if any(asks_for(call, *_write(record)) for call in self.calls(each.text))]
 
     # The target's own word ------------------------------------------------------------------------------------------
 
@@ -528,16 +484,8 @@ class Evidence:
     def lives(self) -> dict[Process, Life]:
         """Every life of a process, by role and number."""
         exited, deaths = ({process(r): r for r in self.of_case(kind)} for kind in ("process.exited", "kill"))
-        return {
-            process(record): Life(
-                record["role"],
-                record["life"],
-                record,
-                exited.get(process(record)),
-                deaths.get(process(record)),
-            )
-            for record in self.history.of("process.started")
-        }
+        started = {process(record): record for record in self.history.of("process.started")}
+        return {who: Life(*who, record, exited.get(who), deaths.get(who)) for who, record in started.items()}
 
     @cached_property
     def reached(self) -> list[Record]:
@@ -546,16 +494,12 @@ class Evidence:
 
     def reached_at(self, *points: str) -> list[Record]:
         """The records in which one of these breakpoints was reached."""
-        if len(points) == 1:
-            return self._by_point.get(points[0], [])
-        return [record for record in self.reached if record["point"] in points]
+        found = [record for name in set(points) for record in self._by_point.get(name, ())]
+        return sorted(found, key=lambda record: record.seq)
 
     @cached_property
     def _by_point(self) -> dict[str, list[Record]]:
-        found: dict[str, list[Record]] = {}
-        for record in self.reached:
-            found.setdefault(record["point"], []).append(record)
-        return found
+        return _grouped(self.reached, lambda record: record["point"])
 
     def key_of(self, reached: Record) -> str | None:
         """The idempotency key that this breakpoint speaks of: as its detail says, else as the final snapshot says of its
@@ -574,15 +518,17 @@ class Evidence:
         return {record["nonce"]: record for record in self.reached if record.get("nonce")}
 
     @cached_property
+    def kills_beside_points(self) -> list[Record]:
+        """Kills of a worker that stood at no point: it may have died just between a commit and the word of it."""
+        standing = {nonce: at["pid"] for nonce, at in self.by_nonce.items()}
+        return [k for k in self.history.kills if k["role"] == "worker" and standing.get(k["nonce"]) != k["pid"]]
+
+    @cached_property
     def claims(self) -> dict[str, list[Claim]]:
         """Who took each work, in order."""
-        found: dict[str, list[Claim]] = {}
-        for record in self.reached_at(*CLAIMS):
-            work = record.get("work")
-            if work:
-                generation = detail(record).get("generation")
-                found.setdefault(work, []).append(Claim(work, process(record), generation, record))
-        return found
+        taken = [record for record in self.reached_at(*CLAIMS) if record.get("work")]
+        claims = [Claim(r["work"], process(r), detail(r).get("generation"), r) for r in taken]
+        return _grouped(claims, lambda claim: claim.work)
 
     @cached_property
     def takeovers(self) -> list[tuple[Claim, Claim]]:
@@ -629,23 +575,38 @@ class Evidence:
         """Whether the harness froze this process, or held it at a point, between two places of the history."""
         if any(process(r) == who and first < r.seq < last for r in self.history.of("freeze")):
             return True
-        fired = (record for record in self.history.of("point.fired") if record.seq < last)
-        for record in fired:
-            at = self.by_nonce.get(record["nonce"])
-            if at is not None and process(at) == who and self._let_go(record) > first:
+        for fired in (record for record in self.history.of("point.fired") if record.seq < last):
+            at, let_go = self.by_nonce.get(fired["nonce"]), self._released.get(fired["nonce"])
+            if at is not None and process(at) == who and (let_go is None or let_go.seq > first):
                 return True
         return False
 
-    def _let_go(self, fired: Record) -> int:
-        released = [r.seq for r in self.history.of("point.released") if r["nonce"] == fired["nonce"]]
-        return released[0] if released else len(self.history.records)
+    def was_held(self, reached: Record) -> bool:
+        """Whether the process stood still at this point, because the plan named it."""
+        return any(record["nonce"] == reached.get("nonce") for record in self.history.of("point.fired"))
 
     def held_until(self, reached: Record) -> Record | None:
         """The record that let go of the process which stood still at this point; None if it never was held or let go."""
-        nonce = reached.get("nonce")
-        if not any(record["nonce"] == nonce for record in self.history.of("point.fired")):
-            return None
-        return next((r for r in self.history.of("point.released") if r["nonce"] == nonce), None)
+        return self._released.get(reached.get("nonce")) if self.was_held(reached) else None
+
+    @cached_property
+    def _released(self) -> dict[str | None, Record]:
+        return {record["nonce"]: record for record in reversed(self.history.of("point.released"))}
+
+    def outlived(self, reached: Record) -> bool:
+        """Whether the process that reached this point went on from there and was not killed afterwards."""
+        life = self.lives.get(process(reached))
+        return life is not None and life.death is None and (life.exited is None or life.exited.get("exit_code") == 0)
+
+    @cached_property
+    def sent_calls(self) -> set[tuple[str, str]]:
+        """The tool calls, by name and canonical arguments, of the replies that the provider has sent to their end."""
+        return {
+            (call.tool, canonical(call.arguments))
+            for request in self.requests
+            if request.complete
+            for call in self.reply(request).calls
+        }
 
     @cached_property
     def repeats_allowed(self) -> int:
@@ -693,6 +654,28 @@ class Evidence:
         return self.of_case("process.exited", "kill", "freeze", "thaw", "point.fired", "clock.moved")
 
 
+def _grouped(found: Iterable[Each], key: Callable[[Each], Key]) -> dict[Key, list[Each]]:
+    groups: dict[Key, list[Each]] = {}
+    for each in found:
+        groups.setdefault(key(each), []).append(each)
+    return groups
+
+
+def _write(record: Record) -> tuple[str, str]:
+    """What a write is told apart by: its receiver and canonical arguments."""
+    return record["receiver"], canonical(record["arguments"])
+
+
+def asks_for(call: Call, receiver: str, arguments: str) -> bool:
+    """Whether this call may make a write of these canonical arguments at this receiver."""
+    return may_write(call.tool, receiver) and canonical(call.arguments) == arguments
+
+
+def may_write(tool: str, receiver: str) -> bool:
+    """Whether calls of this tool may write to this receiver."""
+    return tool not in LOCAL_TOOLS and RECEIVERS.get(tool, receiver) == receiver
+
+
 def process(record: Record) -> Process:
     """The life that this record speaks of."""
     return record["role"], record["life"]
@@ -702,14 +685,6 @@ def detail(record: Record) -> dict[str, Any]:
     """The detail that the process gave with a breakpoint."""
     found = record.get("detail")
     return found if isinstance(found, dict) else {}
-
-
-def content(message: dict[str, Any]) -> str:
-    """The text of one message, whether given as text or in parts."""
-    found = message.get("content")
-    if isinstance(found, list):
-        return "".join(str(part.get("text", "")) for part in found if isinstance(part, dict))
-    return found if isinstance(found, str) else ""
 
 
 def _messages(body: Any) -> list[dict[str, Any]]:

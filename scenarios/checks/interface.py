@@ -131,6 +131,35 @@ def _heard_all(e: Evidence, session: str) -> bool:
 
 
 @check(
+    "reply-told-once",
+    "REC-13 UIX-1",
+    "the reply that ends a work is told to a client that is there, under one number, whoever died before or after",
+    needs=("final",),
+)
+def reply_told_once(e: Evidence, found: Findings) -> None:
+    told = [r for r in e.history.of("client.event") if r["type"] == "reply" and isinstance(r.get("data"), dict)]
+    for each in e.inputs:
+        work, text = e.work(each), e.script(each.text)[-1].text
+        if work is None or work.state != "done" or e.doubled or not _stays(e, each.session):
+            continue
+        mine = [r for r in told if r["data"].get("work_id") == work.work_id and r["data"].get("text") == text]
+        numbers = sorted({record["event"] for record in mine})
+        found.verify(
+            len(numbers) == 1,
+            f"{each.session}: the reply to {each.request_id} is told under one number",
+            f"it is told under {len(numbers)} of them: {numbers}",
+            since=each.accepted or each.invoked,
+            at=mine[-1] if len(numbers) > 1 else None,
+        )
+
+
+def _stays(e: Evidence, session: str) -> bool:
+    """Whether a client is still connected to this session when the case is closed."""
+    ends = [r for r in e.of_case("client.connected", "client.disconnected") if r["session"] == session]
+    return bool(ends) and ends[-1].kind == "client.connected"
+
+
+@check(
     "snapshot-never-goes-back",
     "UIX-1",
     "no view goes back: the number of a snapshot's newest event and what was announced only grow",

@@ -80,7 +80,7 @@ def live_owner_kept(e: Evidence, found: Findings) -> None:
             life = e.lives.get(claim.process)
             if life is None or not life.alive_at(end) or e.stalled_between(claim.process, claim.record.seq, end):
                 continue
-            if _gave_back(e, claim, end):
+            if _gave_back(e, claim, end, _set_out(e, later[0]) if later else end):
                 found.saw(_withstood(e, claim, end))
                 continue
             found.verify(
@@ -110,9 +110,16 @@ def _withstood(e: Evidence, claim: Claim, end: int) -> int:
     return sum(claim.record.seq < threat.seq < back for threat in threats)
 
 
-def _gave_back(e: Evidence, claim: Claim, end: int) -> bool:
+def _set_out(e: Evidence, claim: Claim) -> int:
+    """Where this claim's process had looked at the work and set out to take it; from there on it may have been taken."""
+    facts = [r for r in e.reached_at("recovery.facts.loaded") if r.get("work") == claim.work]
+    mine = [r.seq for r in facts if process(r) == claim.process and r.seq < claim.record.seq]
+    return mine[-1] if mine else claim.record.seq
+
+
+def _gave_back(e: Evidence, claim: Claim, end: int, taken: int) -> bool:
     """Whether this owner may have let the work go by itself: at a point that says so, because it took up another work,
-    or because an outer fault made it wait."""
+    or because an outer fault had made it wait before anybody set out to take it."""
     for record in e.reached:
         if claim.record.seq < record.seq < end and process(record) == claim.process:
             if record.get("work") == claim.work and record["point"] in GIVEN_BACK:
@@ -122,8 +129,10 @@ def _gave_back(e: Evidence, claim: Claim, end: int) -> bool:
     each = e.input_of_work(claim.work)
     if each is None or e.controlled(each.session):
         return True
-    requests = [r for r in e.requests_of(each) if claim.record.seq < r.record.seq < end]
-    return any(r.failed or (r.billed is not None and not r.complete) for r in requests)
+    requests = [r for r in e.requests_of(each) if r.record.seq > claim.record.seq]
+    # One that ends without its reply afterwards may do so because the work was taken.
+    ends = [r.refused or r.billed for r in requests if r.failed or not r.complete]
+    return any(record is not None and record.seq < taken for record in ends)
 
 
 @check(

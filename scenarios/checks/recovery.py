@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import pairwise
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Input, Request, detail, process
+from scenarios.checks.evidence import Evidence, Input, Request, canonical, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import AT_REST, TERMINAL, ItemView, RecoveryView, SessionView, WorkView
 
@@ -485,4 +485,35 @@ def work_repeated_within_bound(e: Evidence, found: Findings) -> None:
             f"{len(repeated)} of them; request {beyond.n} is the first beyond",
             since=e.history.kills[-1] if e.history.kills else None,
             at=beyond.record,
+        )
+
+
+@check(
+    "call-is-whole",
+    "REC-11",
+    "a call that is stored or made is one that the provider sent to its end: nothing of a cut reply's arguments is in it",
+    needs=("final",),
+)
+def call_is_whole(e: Evidence, found: Findings) -> None:
+    if e.doubled:
+        return
+    cut = [request.billed for request in e.requests if request.billed is not None and not request.complete]
+    since = cut[-1] if cut else None
+    for name, item in e.items:
+        for call in item.calls:
+            found.verify(
+                (call.tool, canonical(call.arguments)) in e.sent_calls,
+                f"{name}: the call {call.call_id} of {call.tool} as a whole reply had it",
+                f"item {item.item} has it with the arguments {canonical(call.arguments)}",
+                since=since,
+                at=e.final_record,
+            )
+    sent = {arguments for _, arguments in e.sent_calls}
+    for record in e.history.of("effect.received"):
+        found.verify(
+            canonical(record["arguments"]) in sent,
+            "the world is asked only for what a whole reply asked for",
+            f"it received {canonical(record['arguments'])}",
+            since=since,
+            at=record,
         )

@@ -3,19 +3,21 @@ stored, and a stored history that only grows."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from itertools import pairwise
-from typing import Any
+import re
+from itertools import combinations, pairwise
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Request, content, detail
+from scenarios.checks.evidence import CLAIMS, RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import ItemView, SessionView
+from scenarios.world.strict import problems
 
 # One of these a placeholder has to say, so that a model does not take silence for failure.
 OPEN_WORDS = ("unknown", "not known", "no result is known", "may or may not")
 RESULTS = frozenset({"tool_result", "reconciliation"})
+
+# Where a repair is over: the work is admitted, given back, held by a user, or taken once more, by whomever.
+REPAIR_ENDS = (*CLAIMS, "recovery.admitted", "work.released", "control.applied")
 
 
 @check(
@@ -25,56 +27,15 @@ RESULTS = frozenset({"tool_result", "reconciliation"})
 )
 def request_acceptable(e: Evidence, found: Findings) -> None:
     for request in e.requests:
-        fault = next(_faults(request), None)
+        faults = problems({"model": "any", "messages": list(request.messages)})
         refused = request.refused
         found.verify(
-            fault is None and refused is None,
+            not faults and refused is None,
             "a request that a strict provider accepts",
-            f"request {request.n}: {fault or (refused and refused.get('why'))}",
+            f"request {request.n}: {faults[0] if faults else refused and refused.get('why')}",
             since=None,
             at=refused or request.record,
         )
-
-
-def _faults(request: Request) -> Iterator[str]:
-    """What is wrong with the body of this request, by the rules of the chat-completions protocol."""
-    waiting: list[str] = []
-    if not request.messages:
-        yield "it has no messages"
-    for place, message in enumerate(request.messages):
-        role = message.get("role")
-        if role == "tool":
-            call = message.get("tool_call_id")
-            if call not in waiting:
-                yield f"message {place} is a result of {call!r}, which is no call right before it"
-            else:
-                waiting.remove(call)
-            continue
-        if waiting:
-            yield f"message {place} comes before the result of {waiting[0]!r}"
-            waiting = []
-        if role not in {"system", "user", "assistant"}:
-            yield f"message {place} has the role {role!r}"
-        yield from _call_faults(place, message)
-        waiting = [str(call.get("id")) for call in message.get("tool_calls") or ()]
-        if role == "assistant" and not waiting and not content(message):
-            yield f"message {place} is an empty reply without calls"
-    if waiting:
-        yield f"the result of {waiting[0]!r} is missing"
-    if request.messages and request.messages[-1].get("role") == "assistant":
-        yield "its last message is a reply"
-
-
-def _call_faults(place: int, message: dict[str, Any]) -> Iterator[str]:
-    calls = message.get("tool_calls") or ()
-    ids = [call.get("id") for call in calls]
-    if len(set(ids)) < len(ids):
-        yield f"message {place} holds the same call id twice"
-    for call in calls:
-        try:
-            json.loads(call["function"]["arguments"])
-        except (KeyError, TypeError, ValueError):
-            yield f"the arguments of the call {call.get('id')!r} are not JSON"
 
 
 @check(
@@ -91,9 +52,8 @@ def user_messages_in_order(e: Evidence, found: Findings) -> None:
         places = {each.text: place for place, each in enumerate(accepted)}
         if len(places) < len(accepted):
             continue  # equal texts cannot be told apart
-        for before, after in pairwise(request.texts("user")):
-            if before not in places or after not in places:
-                continue
+        told = [text for text in request.texts("user") if text in places]
+        for before, after in combinations(told, 2):
             first, second = accepted[places[before]], accepted[places[after]]
             crossed = second.accepted is not None and second.accepted.seq < first.invoked.seq
             found.verify(
@@ -131,9 +91,9 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
             if any(item.text == text and not item.placeholder for item in stored[call]):
                 real_since.setdefault(call, request.record)
             unlearned = call in real_since and text in e.placeholders
-            still_open = call not in real_since and _says_open(text)
+            missing = _says_unknown(text) and call not in real_since and _is_open(e, call, request)
             found.verify(
-                still_open or (_among(text, known) and not unlearned),
+                (_among(text, known) or missing) and not unlearned,
                 f"the result of {call} as it is stored, the real one where there is one",
                 f"request {request.n} gives it as {text[:60]!r}",
                 since=real_since.get(call),
@@ -143,7 +103,7 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
     texts = {item.text for _, item in e.items if item.placeholder and item.call_id in unknown}
     if texts:
         found.verify(
-            len(texts) == 1 and _says_open(next(iter(texts))),
+            len(texts) == 1 and _says_unknown(next(iter(texts))),
             "one fixed placeholder that says the outcome is unknown",
             f"these are used: {', '.join(repr(text[:60]) for text in sorted(texts))}",
             since=None,
@@ -151,12 +111,20 @@ def results_match_their_calls(e: Evidence, found: Findings) -> None:
         )
 
 
-def _says_open(text: str) -> bool:
+def _among(text: str, known: list[str]) -> bool:
+    """Whether `text` is one of the known ones, or one of them with a remark before or behind it."""
+    return any(text == each or (each and re.search(rf"(?<!\w){re.escape(each)}(?!\w)", text)) for each in known)
+
+
+def _says_unknown(text: str) -> bool:
     return any(words in text.lower() for words in OPEN_WORDS)
 
 
-def _among(text: str, known: list[str]) -> bool:
-    return any(text == each or (each != "" and each in text) for each in known)
+def _is_open(e: Evidence, call: str, request: Request) -> bool:
+    """Whether the target tells of this call that no result of it had been stored when the request was made."""
+    told = any(detail(r).get("call") == call for r in e.reached_at("tool.dispatch.stored"))
+    results = [r for r in e.reached_at("tool.result.stored") if detail(r).get("call") == call]
+    return told and not any(r.seq < request.record.seq for r in results)
 
 
 @check(
@@ -201,9 +169,8 @@ def history_told_as_stored(e: Evidence, found: Findings) -> None:
             if owner is None or owner.session != name or not items:
                 continue
             told = [text for text in request.texts("assistant") if text]
-            places = _places(told, [item.text for item in items])
             found.verify(
-                places is not None,
+                _tells(told, [item.text for item in items]),
                 f"{name}: request {request.n} tells the stored replies in their order",
                 f"it tells {' | '.join(text[:30] for text in told)!r}",
                 since=request.record,
@@ -211,17 +178,14 @@ def history_told_as_stored(e: Evidence, found: Findings) -> None:
             )
 
 
-def _places(told: list[str], stored: list[str]) -> list[int] | None:
-    """Where each told text stands in the stored ones, in order, or None. A told text may add a mark to a stored one."""
-    found: list[int] = []
-    start = 0
-    for text in told:
-        place = next((i for i in range(start, len(stored)) if stored[i] in text), None)
-        if place is None:
-            return None
-        found.append(place)
-        start = place + 1
-    return found
+def _tells(told: list[str], stored: list[str]) -> bool:
+    """Whether the told texts are the first of the stored ones, in order, each perhaps with a mark. A stored reply without
+    text may be told by its mark alone, or not at all."""
+    ways = {0}  # how many of the told texts may have been met so far
+    for text in stored:
+        met = {n + 1 for n in ways if n < len(told) and text in told[n]}
+        ways = met | ({n for n in ways if not text or n == len(told)})
+    return len(told) in ways
 
 
 @check(
@@ -234,14 +198,15 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
     for name, session in e.final.sessions.items():
         served = [r for r in e.requests if (owner := e.input_of(r)) is not None and owner.session == name]
         cut = [r for r in served if r.billed is not None and not r.complete]
+        whole = {item.text for item in session.transcript if item.kind == "assistant" and item.complete}
         for item in session.transcript:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue
             source = [r for r in cut if e.reply(r).text.startswith(item.text)]
-            if not source or source[-1].record.seq > served[-1].record.seq:
+            if not source:
                 continue
             found.verify(
-                _marked(served[-1], item.text),
+                _marked(served[-1], item.text, whole),
                 f"{name}: the interrupted reply {item.text[:40]!r} is told with a mark",
                 f"request {served[-1].n} tells it without one, or not at all",
                 since=source[-1].billed,
@@ -249,12 +214,11 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             )
 
 
-def _marked(request: Request, text: str) -> bool:
+def _marked(request: Request, text: str, whole: set[str]) -> bool:
+    """Whether the request tells this text with a mark of its own, or by itself with a note somewhere behind it. A whole
+    reply that begins with the same words is none of it."""
     noted = any(message.get("role") == "system" for message in request.messages[1:])
-    return any(
-        (told.startswith(text) and (told != text or noted)) or (text in told and not told.startswith(text))
-        for told in request.texts("assistant")
-    )
+    return any(noted if told == text else text in told and told not in whole for told in request.texts("assistant"))
 
 
 @check(
@@ -272,13 +236,23 @@ def same_call_id_twice_is_an_error(e: Evidence, found: Findings) -> None:
         work = e.work(owner)
         ran = [effect for _, effect in e.effects if effect.call_id in ids and effect.dispatches]
         said = work is not None and work.state in {"failed", "recovery_failed"} and bool(work.reason_code)
+        written = _written_after(e, request, owner)
         found.verify(
-            said and not ran,
+            said and not ran and not written,
             f"{owner.session}: the work of {owner.request_id} failed with its reason, and none of the calls ran",
-            f"it is {work.state if work else 'nowhere'} ({work.reason_code if work else None}); {len(ran)} calls ran",
+            f"it is {work.state if work else 'nowhere'} ({work.reason_code if work else None}); "
+            f"{max(len(ran), len(written))} calls ran",
             since=request.answered,
-            at=e.final_record,
+            at=written[0] if written else e.final_record,
         )
+
+
+def _written_after(e: Evidence, request: Request, owner: Input) -> list[Record]:
+    """The writes of this reply's calls that the world received after the reply."""
+    asked = {(RECEIVERS[c.tool], canonical(c.arguments)) for c in e.reply(request).calls if c.tool in RECEIVERS}
+    received = [record for write in asked for record in e.received.get(write, ()) if record.seq > request.record.seq]
+    mine = [record for record in received if e.inputs_of_effect(record) == [owner]]
+    return sorted(mine, key=lambda record: record.seq)
 
 
 @check(
@@ -290,14 +264,12 @@ def same_call_id_twice_is_an_error(e: Evidence, found: Findings) -> None:
 def repair_runs_nothing(e: Evidence, found: Findings) -> None:
     for taken in e.reached_at("recovery.ownership.taken"):
         each = e.input_of_work(taken.get("work"))
-        end = _admission(e, taken)
-        if each is None or end is None:
+        if each is None:
             continue
+        end = _end_of_repair(e, taken)
         requests = [r.record for r in e.requests_of(each) if taken.seq < r.record.seq < end]
         received = e.history.of("effect.received")
-        known = {r["key"] for r in received if r.seq < taken.seq} | {
-            effect.idempotency_key for _, effect in e.effects if effect.dispatches
-        }
+        known = {r["key"] for r in received if r.seq < taken.seq} | _dispatched(e, taken)
         fresh = [
             r for r in received if taken.seq < r.seq < end and r["key"] not in known and e.inputs_of_effect(r) == [each]
         ]
@@ -311,12 +283,78 @@ def repair_runs_nothing(e: Evidence, found: Findings) -> None:
         )
 
 
-def _admission(e: Evidence, taken: Record) -> int | None:
-    """Where this taking of ownership came to its admission, or its process to its end."""
-    who = (taken["role"], taken["life"])
+def _dispatched(e: Evidence, taken: Record) -> set[str | None]:
+    """The keys of calls whose dispatch an earlier owner had stored, so that they may have happened and may be asked for
+    again. Who was killed between two points may have stored one without a word: then each one counts that is shown."""
+    if any(kill.seq < taken.seq for kill in e.kills_beside_points):
+        return {effect.idempotency_key for _, effect in e.effects if effect.dispatches}
+    return {e.key_of(r) for r in e.reached_at("tool.dispatch.stored") if r.seq < taken.seq}
+
+
+def _end_of_repair(e: Evidence, taken: Record) -> int:
+    """Where this repair came to its end: its admission, another decision or owner, or the end of its process or of all."""
+    who, life = process(taken), e.lives.get(process(taken))
     ends = [
         record.seq
-        for record in e.reached_at("recovery.admitted")
-        if record.seq > taken.seq and record.get("work") == taken.get("work") and (record["role"], record["life"]) == who
+        for record in e.reached_at(*REPAIR_ENDS)
+        if record.seq > taken.seq
+        and record.get("work") == taken.get("work")
+        and (process(record) == who or record["point"] in CLAIMS)
     ]
-    return ends[0] if ends else None
+    return min([*ends, life.end.seq if life and life.end else len(e.history.records)])
+
+
+@check(
+    "told-results-are-stored",
+    "HIS-2 REC-4",
+    "a result that a request tells of a call is stored, also a made one: it is the same at every later restore",
+    needs=("final",),
+)
+def told_results_are_stored(e: Evidence, found: Findings) -> None:
+    made = {call.call_id: name for name, item in e.items for call in item.calls}
+    stored = {item.call_id for _, item in e.items if item.kind in RESULTS}
+    for request in e.requests:
+        for message in request.messages:
+            call = message.get("tool_call_id")
+            if message.get("role") == "tool" and call in made:
+                found.verify(
+                    call in stored,
+                    f"{made[call]}: the result of {call} stands in the transcript, since request {request.n} tells it",
+                    "the transcript holds none",
+                    since=request.record,
+                    at=e.final_record,
+                )
+
+
+@check(
+    "outcome-told-with-its-input",
+    "HIS-3 REC-8",
+    "an input that failed or was stopped is told once, with its outcome behind it, and is not acted on as if it were new",
+    needs=("final",),
+)
+def outcome_told_with_its_input(e: Evidence, found: Findings) -> None:
+    for each in e.inputs:
+        work = e.work(each)
+        if work is None or work.state not in {"failed", "cancelled"}:
+            continue
+        for request in e.requests:
+            owner = e.input_of(request)
+            places = _places_of(request, each.text)
+            if owner is None or owner is each or owner.session != each.session or not places:
+                continue
+            found.verify(
+                len(places) == 1 and _something_follows(request, places[0]),
+                f"{each.session}: request {request.n} tells {each.request_id} once, and behind it what became of it",
+                f"it tells it {len(places)} times, and nothing of its outcome",
+                since=each.accepted or each.invoked,
+                at=request.record,
+            )
+
+
+def _places_of(request: Request, text: str) -> list[int]:
+    return [i for i, m in enumerate(request.messages) if m.get("role") == "user" and content(m) == text]
+
+
+def _something_follows(request: Request, place: int) -> bool:
+    after = request.messages[place + 1 : place + 2]
+    return bool(after) and after[0].get("role") != "user"

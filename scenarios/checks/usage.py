@@ -35,6 +35,9 @@ def usage_equals_billed(e: Evidence, found: Findings) -> None:
     if not any(session.attempts or session.totals for session in e.final.sessions.values()):
         return
     billed = [record for record in e.history.of("provider.billed") if record.get("attempt")]
+    if not billed and e.history.of("provider.billed"):
+        _without_attempts(e, found)
+        return
     rows = Counter(each.attempt for _, each in _ledger(e))
     for record in billed:
         attempt, row = record["attempt"], _row(e, record["attempt"])
@@ -47,23 +50,29 @@ def usage_equals_billed(e: Evidence, found: Findings) -> None:
             at=e.final_record,
         )
     known = {record["attempt"] for record in billed}
+    refused = {request.attempt for request in e.requests if request.failed}
     for name, row in _ledger(e):
         if row.attempt not in known:
+            states = {"unknown", "known"} if row.attempt in refused else {"unknown"}  # what an error cost is known: nothing
             found.verify(
-                row.state == "unknown" and not any(_counts(row)),
+                row.state in states and not any((*_counts(row), row.watermark_tokens)),
                 f"{name}: no usage is invented for {row.attempt}, of which the provider billed nothing",
                 f"the ledger says {_said(row)}",
                 since=None,
                 at=e.final_record,
             )
-    _without_attempts(e, found)
 
 
 def _right(row: AttemptView, billed: Record) -> bool:
     if row.state == "known":
-        return _counts(row) == _counts(billed)
+        return all(getattr(row, name) == (billed.get(name) or 0) for name in COUNTS if _told(row, name))
     watermark = row.watermark_tokens or 0
     return row.state == "unknown" and row.output_tokens is None and watermark <= (billed.get("output_tokens") or 0)
+
+
+def _told(view: AttemptView | TotalsView, name: str) -> bool:
+    """Whether the target tells this count at all: one that does not tell cached tokens apart leaves them out."""
+    return name != "cached_tokens" or view.cached_tokens is not None
 
 
 def _said(row: AttemptView | None) -> str:
@@ -74,11 +83,9 @@ def _without_attempts(e: Evidence, found: Findings) -> None:
     """A target that names no attempts to the provider is held to its sum, unless it says that some of it is unknown."""
     billed = e.history.of("provider.billed")
     totals = [session.totals for session in e.final.sessions.values() if session.totals]
-    if not billed or not totals or any(record.get("attempt") for record in billed):
+    if not totals or any(total.unknown_attempts for total in totals):
         return
-    if any(total.unknown_attempts for total in totals):
-        return
-    told = [place for place, name in enumerate(COUNTS) if all(getattr(total, name) is not None for total in totals)]
+    told = [place for place, name in enumerate(COUNTS) if all(_told(total, name) for total in totals)]
     sums = tuple(sum(_counts(total)[place] for total in totals) for place in told)
     paid = tuple(sum(_counts(record)[place] for record in billed) for place in told)
     kinds = ", ".join(COUNTS[place].removesuffix("_tokens") for place in told)
@@ -152,10 +159,10 @@ def retry_is_a_new_attempt(e: Evidence, found: Findings) -> None:
 def streamed_count_is_a_watermark(e: Evidence, found: Findings) -> None:
     for request in e.requests:
         row = _row(e, request.attempt)
-        if row is None or request.billed is None or e.reply(request).usage != "every":
+        counts = [count for count in (row.output_tokens, row.watermark_tokens) if count is not None] if row else []
+        if not counts or request.billed is None or e.reply(request).usage != "every":
             continue
-        paid = request.billed.get("output_tokens") or 0
-        said = max(row.output_tokens or 0, row.watermark_tokens or 0)
+        paid, said = request.billed.get("output_tokens") or 0, max(counts)
         found.verify(
             said <= paid,
             f"at most {paid} output tokens for {request.attempt}, the largest count that its stream has shown",
@@ -172,31 +179,34 @@ def streamed_count_is_a_watermark(e: Evidence, found: Findings) -> None:
     needs=("final",),
 )
 def totals_can_be_rebuilt(e: Evidence, found: Findings) -> None:
+    billed = e.history.of("provider.billed")
+    named = [record for record in billed if record.get("attempt")]
     for name, session in e.final.sessions.items():
-        if session.totals is None or not session.attempts:
+        totals = session.totals
+        if totals is None or not session.attempts:
             continue
         known = [each for each in session.attempts if each.state == "known"]
-        sums = tuple(sum(column) for column in zip(*(_counts(each) for each in known), strict=True)) or (0, 0, 0)
-        unknown = len(session.attempts) - len(known)
-        found.verify(
-            _counts(session.totals) == sums
-            and session.totals.known_attempts == len(known)
-            and session.totals.unknown_attempts == unknown,
-            f"{name}: {sums} tokens of {len(known)} known attempts, {unknown} unknown",
-            f"the totals say {_counts(session.totals)} of {session.totals.known_attempts} known, "
-            f"{session.totals.unknown_attempts} unknown",
-            since=e.history.of("provider.billed")[-1] if e.history.of("provider.billed") else None,
-            at=e.final_record,
-        )
+        told = [count for count in COUNTS if _told(totals, count)]
+        sums = [sum(getattr(each, count) or 0 for each in known) for count in told]
+        rebuilt = sums, len(known), len(session.attempts) - len(known)
+        says = [getattr(totals, count) for count in told], totals.known_attempts, totals.unknown_attempts
         mine = {each.attempt for each in session.attempts}
-        paid = [record for record in e.history.of("provider.billed") if record.get("attempt") in mine]
+        paid = [record for record in named if record["attempt"] in mine] if named else billed
         found.verify(
-            _counts(session.totals)[2] <= sum(_counts(record)[2] for record in paid),
-            f"{name}: no more output than the provider billed for these attempts",
-            f"the totals say {_counts(session.totals)[2]} output tokens",
+            says == rebuilt,
+            "{}: {} tokens of {} known attempts, {} unknown".format(name, *rebuilt),
+            "the totals say {} of {} known, {} unknown".format(*says),
             since=paid[-1] if paid else None,
             at=e.final_record,
         )
+        if named:  # else the provider cannot tell whose tokens it billed
+            found.verify(
+                _counts(totals)[2] <= sum(_counts(record)[2] for record in paid),
+                f"{name}: no more output than the provider billed for these attempts",
+                f"the totals say {_counts(totals)[2]} output tokens",
+                since=paid[-1] if paid else None,
+                at=e.final_record,
+            )
 
 
 @check(
@@ -210,12 +220,36 @@ def late_receipt_attributed(e: Evidence, found: Findings) -> None:
     for name, row in _ledger(e):
         request = by_attempt.get(row.attempt)
         owner = e.input_of(request) if request else None
-        if not row.late or request is None:
+        if not row.late or request is None or (owner is None and row.work_id is not None):
             continue
         found.verify(
             owner is not None and owner.session == name and row.work_id == e.work_id(owner),
             f"the late receipt of {row.attempt} under the work that had sent its request",
             f"it stands in {name} under the work {row.work_id}",
             since=request.record,
+            at=e.final_record,
+        )
+
+
+@check(
+    "count-in-hand-kept",
+    "USE-2 USE-5 USE-6",
+    "a count that a living process had in hand, or that was stored with its reply, is in the ledger under its attempt",
+    needs=("final",),
+)
+def count_in_hand_kept(e: Evidence, found: Findings) -> None:
+    by_attempt = {request.attempt: request for request in e.requests if request.attempt}
+    for record in e.reached_at("usage.receipt.received", "reply.stored"):
+        request = by_attempt.get(str(detail(record).get("attempt")))
+        if request is None or request.billed is None or not request.complete or e.reply(request).usage == "none":
+            continue
+        if record["point"] == "usage.receipt.received" and not e.outlived(record):
+            continue
+        row = _row(e, request.attempt)
+        found.verify(
+            row is not None and row.state == "known" and _counts(row) == _counts(request.billed),
+            f"the attempt {request.attempt} as known, with {_counts(request.billed)} tokens (input, cached, output)",
+            f"the ledger says {_said(row)}",
+            since=record,
             at=e.final_record,
         )

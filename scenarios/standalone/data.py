@@ -1,8 +1,8 @@
 """Owns a stand-in for the part of pydantic that the harness's models use, for a file that has no packages to import.
 
 It takes, turns and refuses what pydantic does in its lax mode, for the types that occur: strings, numbers, booleans,
-`Literal`, `Any`, lists, tuples and dictionaries of one type, models, an optional one of these, and a union of models told
-apart by a field; any other is a TypeError. Bounds (`ge`, `le`) are not looked at: they are for case files, and the case
+None, `Literal`, `Any`, lists, tuples and dictionaries of one type, models, a union of these, and one of models told apart
+by a field; any other is a TypeError. Bounds (`ge`, `le`) are not looked at: they are for case files, and the case
 in such a file has been looked at when the file was written.
 """
 
@@ -197,8 +197,8 @@ def _turn(hint: Any) -> Turn:
         return partial(_items, origin, _turn(inner[0]))
     if origin is dict:
         return partial(_entries, _turn(inner[0]), _turn(inner[1]))
-    if origin in (Union, types.UnionType) and inner[1:] == (type(None),):
-        return partial(_optional, _turn(inner[0]))
+    if origin in (Union, types.UnionType):
+        return partial(_any_of, {each: _turn(each) for each in inner})
     raise TypeError(f"{hint!r} is no type that this stand-in for pydantic knows")
 
 
@@ -234,8 +234,19 @@ def _one_of(models: tuple[type[BaseModel], ...], name: str, value: Any) -> Any:
     raise ValidationError(f"Input tag {word!r} found using {name!r} does not match any of the expected tags")
 
 
-def _optional(each: Turn, value: Any) -> Any:
-    return None if value is None else each(value)
+def _any_of(turns: dict[Any, Turn], value: Any) -> Any:
+    """What needs no turning goes before what does; else the first that takes it."""
+    for turn in (turns[type(value)],) if type(value) in turns else turns.values():
+        try:
+            return turn(value)
+        except ValidationError as error:
+            last = error
+    raise last
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise ValidationError("Input should be None")
 
 
 def _items(kind: Callable[[list[Any]], Any], each: Turn, value: Any) -> Any:
@@ -287,7 +298,14 @@ def _boolean(value: Any) -> bool:
     return word in _YES
 
 
-_PLAIN: dict[Any, Turn] = {str: _string, int: _integer, float: _number, bool: _boolean, Any: lambda value: value}
+_PLAIN: dict[Any, Turn] = {
+    str: _string,
+    int: _integer,
+    float: _number,
+    bool: _boolean,
+    type(None): _none,
+    Any: lambda value: value,
+}
 
 
 # And back to plain data ----------------------------------------------------------------------------------------------

@@ -10,11 +10,11 @@ applied as soon as the client is seen to be gone. Only the controller (`cut`, `e
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 from urllib.parse import parse_qs
 
+from faults import jsontext
 from faults.catalogue import EFFECT_APPLIED, EFFECT_RECEIVED
 from scenarios.world.exchange import Exchange, TooLarge
 from scenarios.world.sites import GO
@@ -50,7 +50,7 @@ async def state(case: CaseWorld, exchange: Exchange) -> None:
 async def _receive(case: CaseWorld, exchange: Exchange, name: str) -> None:
     key = exchange.headers.get("idempotency-key")
     try:
-        arguments = json.loads(await exchange.body(BODY_BYTES_MAX))
+        arguments = jsontext.loads(await exchange.body(BODY_BYTES_MAX))
     except TooLarge:
         await exchange.reply(413, _error("body", f"the body is larger than {BODY_BYTES_MAX} bytes"), close=True)
         return

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from faults import jsontext
 from scenarios.case import Script
 
 # Where `scenarios` is found, for a process that starts elsewhere.
@@ -136,14 +137,14 @@ class World:
         self.stop()
 
     def _ask(self, method: str, path: str, body: object = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
+        data = None if body is None else jsontext.dumps(body)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         with self._lock:
             connection = self._connected()
             try:
                 connection.request(method, path, data, headers)
                 response = connection.getresponse()
-                answer = json.loads(response.read())
+                answer = jsontext.loads(response.read())
             except (OSError, http.client.HTTPException, ValueError) as error:
                 self._disconnect()
                 raise WorldError(f"the world at {self.url} does not answer ({type(error).__name__}: {error})") from error

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from faults import jsontext
 from faults.catalogue import PROVIDER_REPLY_CHUNK, PROVIDER_REQUEST_RECEIVED
 from scenarios.case import Reply
 from scenarios.world import model, strict
@@ -55,6 +56,10 @@ class Bill:
         """Bill and log piece i, which is about to be sent."""
         self.output += tokens
         self._case.log.append(("provider.chunk", {"n": self._n, "i": i, "output_tokens": tokens}))
+
+    def note_repeat(self, i: int) -> None:
+        """Log that piece i is about to be sent a second time, which costs nothing."""
+        self._case.log.append(("provider.repeated", {"n": self._n, "i": i}))
 
     def settle(self, *, complete: bool, status: int | None = None, call_ids: list[str] | None = None) -> None:
         """Store the bill, and the status with which the request is about to be answered, unless it is stored already."""
@@ -102,7 +107,7 @@ async def _accept(case: CaseWorld, exchange: Exchange) -> tuple[int, dict[str, A
     why: Refused | None = None
     body: Any = None
     try:
-        body = json.loads(await exchange.body(BODY_BYTES_MAX))
+        body = jsontext.loads(await exchange.body(BODY_BYTES_MAX))
     except TooLarge:
         why = Refused(413, f"the body is larger than {BODY_BYTES_MAX} bytes")
     except (ValueError, RecursionError):
@@ -189,6 +194,7 @@ async def _stream(exchange: Exchange, n: int, body: dict[str, Any], reply: Reply
         if answer is None or await _stopped(exchange, answer, bill, reply):
             return
         if answer.how == "repeat":
+            bill.note_repeat(i)
             await exchange.send_events(data)
     end = event({}, model.finish_reason(reply))
     if wanted and reply.usage != "none":

@@ -8,7 +8,6 @@ whose answer has come is used again.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import secrets
 from collections import Counter
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from faults import jsontext
 from faults.catalogue import POINTS
 
 # Every breakpoint of the catalogue at which the world, and not a process of the target, stands still.
@@ -80,7 +80,7 @@ class Sites:
         try:
             connection = self._idle.pop() if self._idle else await self._connect()
             reader, writer = connection
-            writer.write(json.dumps(report, separators=(",", ":")).encode() + b"\n")
+            writer.write(jsontext.dumps(report) + b"\n")
             await writer.drain()
             line = await reader.readline()
         except (OSError, ValueError):
@@ -109,7 +109,7 @@ class Sites:
 
 def _answer(line: bytes, nonce: str) -> Answer:
     try:
-        said = json.loads(line)
+        said = jsontext.loads(line)
     except ValueError:
         return CUT
     if not isinstance(said, dict) or said.get("nonce") != nonce:

@@ -16,7 +16,9 @@ def test_the_clock_is_moved_forward_and_back_and_a_reader_sees_whole_text(tmp_pa
         assert clock.move(10800) == 10800.0
         assert opened_before.read() == "0"  # replaced, not rewritten
     assert float(path.read_text()) == 10800.0
-    assert clock.move(-10800.5) == clock.offset_s == float(path.read_text()) == -0.5
+    assert clock.move(-10800.5) == clock.offset_s == float(path.read_text()) == clock.read() == -0.5
+    path.write_text("7.5")
+    assert clock.read() == 7.5, "what a target would read, not what was said to it"
     assert [each.name for each in tmp_path.iterdir()] == ["clock"]
 
 
@@ -25,4 +27,6 @@ def test_a_reboot_gives_a_new_identity_in_the_form_of_the_kernels(tmp_path: Path
     first = boot.boot_id
     assert (tmp_path / "boot").read_text() == first == str(uuid.UUID(first))
     assert boot.reboot() != first
-    assert (tmp_path / "boot").read_text() == boot.boot_id
+    assert (tmp_path / "boot").read_text() == boot.read() == boot.boot_id
+    (tmp_path / "boot").write_text("another")
+    assert boot.read() == "another"

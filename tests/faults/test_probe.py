@@ -61,6 +61,16 @@ def test_it_is_disarmed_when_the_environment_names_no_socket(armed: Path, monkey
     probe.reach("tool.effect.done")  # nobody listens: armed, this would end the test run
 
 
+def test_it_knows_whom_nobody_hears(armed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KILLPOINT_QUIET", "event.sent,event.committed")
+    probe.arm()
+    assert not probe.heard("event.sent")
+    assert probe.heard("tool.effect.done")
+    monkeypatch.delenv("KILLPOINT_SOCKET")
+    probe.arm()
+    assert not probe.heard("tool.effect.done")
+
+
 def test_the_lines_it_speaks_are_those_of_the_protocol(armed: Path) -> None:
     said: list[dict[str, object]] = []
     with socket.socket(socket.AF_UNIX) as listener:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from faults.controller import Controller, Held
-from faults.processes import OomCount, Process, Sent, WaitStatus, is_alive, prove, still
+from faults.processes import Keeper, OomCount, Process, Sent, WaitStatus, is_alive, prove, still
 from faults.stores import CaseFolder
 
 from .conftest import WAIT_S_MAX
@@ -65,10 +65,11 @@ def test_without_pidfds_the_keeper_signals_and_the_proof_is_the_same(stand: Stan
     monkeypatch.setattr(os, "pidfd_open", refuse)
     process, held = stand()
     assert process._pidfd == -1
-    assert process.freeze() and state_of(process) == "T" and process.thaw()
+    assert not process.stopped and process.freeze() and state_of(process) == "T" and process.stopped
+    assert process.thaw() and not process.stopped
     sent = process.kill()
     assert prove(process.wait(WAIT_S_MAX), held, sent, QUIET, QUIET).proved
-    assert not process.kill().alive
+    assert not process.kill().alive and not process.stopped
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSEGV], ids=lambda how: how.name)
@@ -188,3 +189,47 @@ def test_the_system_tells_of_its_out_of_memory_killer() -> None:
     count = OomCount.read()
     assert count.host is not None or count.group is not None
     assert count == OomCount.read()
+
+
+def test_a_process_can_be_left_a_zombie_while_others_end_and_is_buried_later(stand: Stand, start: Start) -> None:
+    process, held = stand()
+    process.leave_unreaped()
+    before = OomCount.read()
+    sent = process.kill()
+    status = process.wait(WAIT_S_MAX)
+    assert prove(status, held, sent, before, OomCount.read()).proved
+    assert state_of(process) == "Z", "its pid and its start time are still there"
+    assert int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]) == process.start_time
+
+    other = start("say", "3", label="worker.8")
+    ended = other.wait(WAIT_S_MAX)
+    assert ended is not None and ended.code == 3, "the zombie hides nobody else's end"
+    frozen, _ = stand()
+    assert frozen.freeze() and frozen.thaw()
+    frozen.kill()
+    assert str(frozen.wait(WAIT_S_MAX)) == "killed by SIGKILL"
+    assert state_of(process) == "Z"
+
+    process.bury()
+    assert not Path(f"/proc/{process.pid}").exists()
+    process.bury()
+    assert not process.unreaped
+
+
+def test_how_an_unreaped_process_ended_by_itself_is_told_too(stand: Stand) -> None:
+    process, held = stand()
+    process.leave_unreaped()
+    held.go()
+    ended = process.wait(WAIT_S_MAX)
+    assert ended is not None and ended.code == 0
+    assert state_of(process) == "Z"
+    process.bury()
+
+
+def test_a_sweep_takes_the_zombies_too(stand: Stand, keeper: Keeper) -> None:
+    process, _ = stand()
+    process.leave_unreaped()
+    process.kill()
+    assert process.wait(WAIT_S_MAX) is not None
+    keeper.sweep()
+    assert not Path(f"/proc/{process.pid}").exists()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from faults.stores import CaseFolder, StoreError, break_store, digest, inspect, mend_store
+from faults import stores
+from faults.stores import CaseFolder, StoreError, break_store, digest, inspect, locked, mend_store
 
 from .conftest import WAIT_S_MAX, environment
 
@@ -183,3 +184,30 @@ def test_a_digest_tells_names_bytes_and_borders_apart(tmp_path: Path) -> None:
     assert of("6", b=b"y", a=b"x") == digests[0]
     (tmp_path / "1" / "work.db-shm").write_bytes(os.urandom(8))
     assert digest(tmp_path / "1") == digests[0]
+
+
+def test_a_locked_store_can_be_read_and_not_be_written(folder: CaseFolder) -> None:
+    for name in ("work.db", "usage.db"):
+        write_and_die(folder.store / name)
+    with locked(folder.store) as held:
+        assert held == 2
+        for name in ("work.db", "usage.db"):
+            assert count(folder.store / name) == 201
+            writer = sqlite3.connect(folder.store / name, timeout=0, isolation_level=None)
+            with closing(writer), pytest.raises(sqlite3.OperationalError, match="locked"):
+                writer.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(folder.store / "work.db", timeout=0, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("ROLLBACK")
+    assert count(folder.store / "work.db") == 201
+
+
+def test_a_store_that_holds_nothing_or_is_held_by_another_cannot_be_locked(
+    folder: CaseFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(StoreError, match="holds no database that could be locked"), locked(folder.store):
+        pass
+    write_and_die(folder.store / "work.db")
+    monkeypatch.setattr(stores, "LOCK_S_MAX", 0.05)
+    with locked(folder.store), pytest.raises(StoreError, match="could not be locked"), locked(folder.store):
+        pass

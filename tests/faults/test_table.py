@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faults.catalogue import POINTS, RECOVERY_POINTS, Point
+from faults.catalogue import POINTS, RECOVERY_POINTS, TURN_BEGUN, WORKER_IDLE, Point
 from faults.catalogue import point as point_named
 from faults.plan import (
     Address,
@@ -224,3 +224,15 @@ def test_a_wrong_name_is_answered_with_the_nearest() -> None:
     assert [line.name for line in matching("downtime-*")] == ["downtime-3h", "downtime-30d"]
     with pytest.raises(UnknownFault):
         matching("nothing-*")
+
+
+def test_nobody_acts_on_a_session_before_there_is_one() -> None:
+    """A worker is idle for the first time before a user has come, and what is done to no session changes nothing."""
+    idle = WORKER_IDLE
+    acting = {name for name, line in FAULTS.items() if line.applies(idle)}
+    assert not acting & {
+        "input-during",
+        *(f"{act}-{when}" for act in ("pause", "stop") for when in ("before", "at", "after")),
+    }
+    assert {"quit-before", "quit-at", "quit-after", "worker-killed"} <= acting
+    assert FAULTS["pause-at"].applies(TURN_BEGUN) and FAULTS["input-during"].applies(TURN_BEGUN)

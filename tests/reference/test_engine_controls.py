@@ -250,3 +250,79 @@ def test_the_same_call_id_twice_is_an_error_and_no_guess(folder: Path, monkeypat
     rig.send(session, "a", "again")
     assert not rig.life()
     assert rig.view(session)["works"][1]["state"] == "done"
+
+
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["stop", "quit"])
+def test_a_stop_holds_for_what_has_come_and_is_not_committed(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, all_of_them: bool
+) -> None:
+    rig = rig_for(folder, monkeypatch)
+    session, other = rig.open(), rig.open("other")
+
+    def stop(point: str, *_: object) -> None:
+        if point == "input.received" and not rig.view(session)["inputs"]:
+            control.quit(rig.store) if all_of_them else rig.control(session, "stop")
+
+    monkeypatch.setattr(intake, "reach", stop)
+    heard, made = intake.accept(rig.store, session, "r1", "plain")
+    assert not made, "the Stop has committed it"
+    assert rig.store.arriving == []
+    again, _ = intake.accept(rig.store, session, "r1", "plain")
+    assert again == heard
+    assert not rig.life()
+    assert rig.model.requests == []
+    assert [work["state"] for work in rig.view(session)["works"]] == ["cancelled"]
+    assert rig.view(other)["inputs"] == []
+    intake.accept(rig.store, session, "r2", "plain")
+    assert [work["state"] for work in rig.view(session)["works"]] == ["cancelled", "queued"]
+
+
+def test_a_pause_and_a_stop_of_another_session_leave_alone_what_arrives(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = rig_for(folder, monkeypatch)
+    session, other = rig.open(), rig.open("other")
+
+    def decide(point: str, *_: object) -> None:
+        if point == "input.received":
+            rig.control(other, "stop")
+            rig.control(session, "pause")
+            assert rig.view(session)["inputs"] == []
+
+    monkeypatch.setattr(intake, "reach", decide)
+    _, made = intake.accept(rig.store, session, "r1", "plain")
+    assert made
+    assert [work["state"] for work in rig.view(session)["works"]] == ["paused"]
+
+
+def test_an_input_that_is_refused_on_its_way_is_in_nobodys_hands(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+
+    def fails(*_: object) -> None:
+        raise OSError("the disk")
+
+    monkeypatch.setattr(intake, "reach", fails)
+    with pytest.raises(OSError, match="the disk"):
+        intake.accept(rig.store, session, "r1", "plain")
+    assert rig.store.arriving == []
+    rig.control(session, "stop")
+    assert rig.view(session)["inputs"] == []
+
+
+def test_a_stop_after_a_pause_is_told_to_the_model(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    rig.send(session, "plain", "r1")
+    rig.model.during = lambda: control.apply(rig.store, session, "pause") and None
+    assert not rig.life()
+    rig.control(session, "stop")
+    rig.control(session, "stop")
+    rig.send(session, "read", "r2")
+    assert not rig.life()
+    last = rig.model.requests[-1]
+    told = [(message["role"], message["content"]) for message in last]
+    assert told[0] == ("user", "plain")
+    notes = [place for place, (role, text) in enumerate(told) if role == "system" and "stopped" in text]
+    assert notes and notes[0] < [role for role, _ in told].index("user", 1)
+    assert len(notes) == 1

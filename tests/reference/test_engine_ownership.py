@@ -143,6 +143,25 @@ def test_a_moved_clock_takes_nothing_from_an_owner_that_renews(
     assert taker.next(rig.store)[0] is None  # the lease has not run out by the clock
 
 
+def test_an_owner_has_its_time_to_renew_from_when_its_lease_is_seen_to_have_run_out(
+    held: tuple[Rig, ownership.Held, list[float], Path],
+) -> None:
+    rig, mine, time_s, offset = held
+    taker = Lookout("me", rig.settings)
+    assert taker.next(rig.store)[0] is None
+    time_s[0] += 10 * rig.settings.watch_s  # it holds its lease, and had no reason to renew it
+    offset.write_text("60")
+    assert taker.next(rig.store)[0] is None
+    time_s[0] += rig.settings.watch_s / 2
+    ownership.renew(rig.store, mine, rig.settings)
+    assert taker.next(rig.store)[0] is None
+    offset.write_text("120")
+    time_s[0] += rig.settings.watch_s / 2
+    assert taker.next(rig.store)[0] is None
+    time_s[0] += rig.settings.watch_s
+    assert taker.next(rig.store)[0] is not None
+
+
 def test_an_owner_that_stands_beyond_its_lease_is_replaced_and_then_fenced(
     held: tuple[Rig, ownership.Held, list[float], Path],
 ) -> None:

@@ -86,6 +86,23 @@ def test_a_fresh_store_costs_a_few_milliseconds(folder: Path) -> None:
     assert best_ms < 25, f"{best_ms:.1f} ms"  # 5 ms on a quiet machine; this bound only finds a mistake of kind
 
 
+def test_a_log_that_an_earlier_try_left_does_not_get_into_a_fresh_store(folder: Path) -> None:
+    settings = settings_in(folder)
+    driver = sqlite3.connect(settings.work_db)
+    driver.executescript("PRAGMA journal_mode=WAL; CREATE TABLE stray (x); DROP TABLE stray;")
+    left = {path: path.read_bytes() for path in folder.glob("work.db*")}
+    driver.close()
+    for path, data in left.items():
+        path.write_bytes(data)
+    assert len((folder / "work.db-wal").read_bytes()) > 0
+    store = Store.open(settings)
+    with store.read() as tx:
+        assert tx.value("PRAGMA integrity_check") == "ok"
+        assert tx.value("SELECT count(*) FROM sqlite_schema WHERE name = 'stray'") == 0
+    assert intake.create_session(store)["session"]
+    store.close()
+
+
 def test_four_processes_may_open_a_fresh_store_at_once(folder: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from reference.settings import Settings; from reference.store import Store;"

@@ -12,7 +12,7 @@ PROGRAM = """
 import json, os, signal, sys, threading, time
 from pathlib import Path
 from reference.warm import warm
-from reference.__main__ import main
+from reference.entry import main
 
 warm()
 assert threading.active_count() == 1, threading.enumerate()

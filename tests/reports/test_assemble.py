@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.assemble import assemble, exit_status
-from reports.model import WORST_FIRST, Cell, CheckResult, Report, worst
+from reports.model import WORST_FIRST, Cell, CheckResult, Evidence, Report, worst
 from tests.reports.made_up import cell, inputs, violation
 
 STATUSES = st.sampled_from(WORST_FIRST)
@@ -52,6 +52,31 @@ def test_what_is_undecided_makes_a_run_incomplete_and_supports_no_clause(status:
     assert (report.verdict, exit_status(report)) == ("incomplete", 3)
     assert report.clauses["EFF-1"].status == status
     assert report.clauses["EFF-1"].cells == 1
+
+
+LEFT = Evidence(seen={"kill worker": 1, "life worker": 2}, planned={"kill worker": 1, "life worker": 1})
+
+
+def test_a_fault_that_left_nothing_behind_is_named_and_makes_the_run_incomplete() -> None:
+    report = judge(cell("a", evidence=LEFT), cell("b", "inconclusive", evidence=LEFT, vacuous=["nobody was killed"]))
+    assert report.verdict == "incomplete"
+    assert "1 cell vacuous: the fault left nothing where it should have: b" in report.why
+
+
+def test_how_far_cells_were_compared_is_counted_without_the_canary() -> None:
+    both, one = {"compared": ["none", "disarmed"]}, {"compared": ["none"], "not_compared": ["the same play disarmed"]}
+    made = (cell("a", evidence=LEFT, **both), cell("b", evidence=LEFT, **one), cell("c", evidence=Evidence()), cell("d"))
+    report = judge(*made, cell("canary 2", "violated", canary=True, evidence=LEFT, vacuous=["no kill"], **both))
+    found = report.comparisons
+    assert (found.planned, found.compared, found.lacking, found.vacuous) == (2, 2, 1, 0)
+    assert report.verdict == "accepted"
+    assert "1 cell could not be compared with the same play disarmed, which this run does not have." in report.not_judged
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_run_that_has_not_finished_says_that_it_has_not_compared(finished: bool) -> None:
+    said = "The run has not finished, so no cell was compared with its fault-free and its disarmed play yet."
+    assert (said in judge(cell("a"), finished=finished).not_judged) is not finished
 
 
 def test_nothing_judged_is_never_a_pass() -> None:

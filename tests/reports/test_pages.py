@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.assemble import assemble
-from reports.model import CheckResult, Kill, Script, Violation, Witness
+from reports.model import CheckResult, Comparisons, Evidence, Kill, Script, Violation, Witness
 from reports.pages import cell_page, report_page
+from reports.words import place_in_words
 from tests.reports import made_up
 from tests.reports.reading import Page
 
@@ -144,6 +145,58 @@ def test_a_cell_page_says_what_broke_where_and_how_to_see_it_again(run: Path) ->
     assert {"#r21", "#r33"} <= set(page.hrefs)
     assert page.all("svg")
     assert "verysecret" not in path.read_text()
+
+
+LEFT = Evidence(
+    seen={"kill worker": 1, "life worker": 2, "clock forward": 2592000},
+    planned={"clock forward": 2592000, "extra worker": 1, "kill worker": 2},
+)
+
+
+def test_a_cell_page_says_what_the_fault_left_behind_and_what_it_was_compared_with() -> None:
+    compared = {"compared": ["write once/none"], "not_compared": ["the same play disarmed"]}
+    html = cell_page(made_up.cell("c", evidence=LEFT, **compared), [], {})
+    page = Page(html)
+    assert not page.unbalanced and "What the fault left behind" in page.text
+    assert "Compared with write once/none." in page.text
+    assert "Not compared with the same play disarmed, which the run does not have." in page.text
+    for what, planned, seen in (
+        ("seconds of the clock, forward", 2592000, 2592000),
+        ("lives of the worker begun beside another", 1, 2),
+        ("proved kills of the worker", 2, 1),
+    ):
+        assert f'{what}</th><td class="r">{planned}</td><td class="r">{seen}</td>' in html, what
+    assert "Vacuous" not in page.text and "What the fault left behind" not in cell_page(made_up.cell("c"), [], {})
+
+
+def test_a_vacuous_cell_says_first_that_it_shows_nothing() -> None:
+    found = ["at <turn.begun>#1 the plan is: kill it", "and no life began"]
+    page = Page(cell_page(made_up.cell("c", "inconclusive", evidence=LEFT, vacuous=found), [], {}))
+    assert not page.unbalanced and all(line in page.text for line in found)
+    assert page.text.index("Vacuous") < page.text.index("Play it again")
+
+
+@pytest.mark.parametrize(
+    ("numbers", "says"),
+    [
+        ((0, 0, 0, 0), "No cell had a fault of which anything could be missed."),
+        ((9, 9, 0, 0), "and 9 also against the same scenario fault-free and the same play disarmed. All differed"),
+        ((9, 8, 1, 2), "(1 lacked one of the two). 2 did not differ where they should."),
+    ],
+)
+def test_the_report_tells_of_its_comparisons_in_a_sentence(numbers: tuple[int, int, int, int], says: str) -> None:
+    planned, compared, lacking, vacuous = numbers
+    made = Comparisons(planned=planned, compared=compared, lacking=lacking, vacuous=vacuous)
+    cells = [made_up.cell("canary", "violated", canary=True), made_up.cell("a")]
+    report = assemble(cells, made_up.inputs(cells)).model_copy(update={"comparisons": made})
+    assert says in Page(report_page(report)).text
+
+
+def test_what_is_counted_at_a_place_is_told_in_words_and_an_unknown_place_as_it_is() -> None:
+    assert place_in_words("kill worker") == "proved kills of the worker"
+    assert place_in_words("lost provider") == "requests that the model provider never answered"
+    assert place_in_words("copy") == "copies of the store at a death"
+    assert place_in_words("quake s1") == "quake s1"
 
 
 def test_a_witness_beyond_the_history_is_told_without_a_dead_link() -> None:

@@ -216,10 +216,11 @@ def test_nothing_survives_it_when_it_is_ended_in_its_middle(naive: Path, tmp_pat
 
 def test_it_carries_the_modules_of_the_harness_as_they_stand(naive: Path) -> None:
     files: dict[str, str] = runpy.run_path(str(naive))["FILES"]
-    assert files.pop("pydantic.py") == (ROOT / "scenarios/standalone/data.py").read_text()
+    for package, path in reproducer.STAND_INS.items():
+        assert files.pop(package) == (ROOT / path).read_text()
     assert {path: (ROOT / path).read_text() for path in files} == files
     assert {"faults/keeper.py", "scenarios/contract.md", "scenarios/judge.py", "scenarios/targets/naive.py"} <= files.keys()
-    ours = {"faults", "scenarios", "reports", "pydantic"}
+    ours = {"faults", "scenarios", "reports", *(name.removesuffix(".py") for name in reproducer.STAND_INS)}
     taken = {
         name.partition(".")[0] for path, text in files.items() if path.endswith(".py") for name in reproducer.imported(text)
     }

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from faults.controller import Held
+from faults.plan import Address, Await, Fault, LockStore
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, SettleStep
@@ -122,3 +123,52 @@ def test_nobody_acts_at_a_point_before_it_is_known_who_stands_there(
     cell = judge(case, History.join(read_lines(played.history), read_lines(played.world)), REFERENCE.claims, {})
     assert (cell.status, cell.why) == ("held", None)
     assert [(kill.role, kill.life) for kill in cell.kills] == [("worker", 1), ("worker", 2)]
+
+
+# Orders of several processes, and what other programs do to a store -------------------------------------------------
+
+
+def test_a_process_waits_at_its_point_until_another_has_come_to_one(engines: Engines) -> None:
+    judged = play(engines, "met-two-recoverers/none")
+    at = [(kind, data["point"], data["ordinal"]) for kind, data in told(judged, "point.released", "point.reached")]
+    order = [
+        ("point.reached", "recovery.facts.loaded", 2),
+        ("point.released", "recovery.facts.loaded", 1),
+        ("point.reached", "recovery.ownership.taken", 1),
+        ("point.released", "recovery.facts.loaded", 2),
+    ]
+    assert [each for each in at if each in order] == order
+    assert [data["came"] for _, data in told(judged, "point.awaited")] == [True, True]
+
+
+def test_a_case_that_waited_in_vain_is_inconclusive(engines: Engines) -> None:
+    never = Fault(at=Address(point="turn.begun"), ops=(Await(at=Address(point="effect.applied", ordinal=7)),))
+    case = matrix.single(REFERENCE, "plain/none").model_copy(update={"plan": (never,), "settle_s_max": 6.0})
+    judged = engines("reference").play(case)
+    assert (judged.cell.status, judged.cell.why) == ("inconclusive", "not reached: effect.applied#7")
+
+
+def test_a_locked_store_is_let_go_after_its_time_and_meanwhile_the_process_goes_on(engines: Engines) -> None:
+    held = Fault(at=Address(point="reply.received"), ops=(LockStore(for_s=0.5),))
+    judged = play(engines, "plain/none", plan=(held,))
+    kinds = [line["kind"] for line in judged.lines]
+    locked, unlocked = kinds.index("store.locked"), kinds.index("store.unlocked")
+    stored = next(i for i, line in enumerate(judged.lines) if line["data"].get("point") == "reply.stored")
+    assert locked < kinds.index("point.released") < unlocked < stored
+    assert judged.lines[unlocked]["t_ns"] - judged.lines[locked]["t_ns"] >= 0.5e9
+    assert judged.lines[locked]["data"] == {"databases": 2, "for_s": 0.5}
+
+
+def test_a_zombie_is_there_until_the_case_ends_and_not_longer(engines: Engines) -> None:
+    judged = play(engines, "met-zombie/none")
+    (kill,) = judged.cell.kills
+    assert kill.proved and kill.signal == "SIGKILL"
+    assert not Path(f"/proc/{kill.pid}").exists()
+
+
+def test_a_page_that_is_opened_anew_asks_for_every_event(engines: Engines) -> None:
+    judged = play(engines, "met-came-back/none")
+    after = [data["after"] for _, data in told(judged, "client.connected")]
+    assert after[0] is None and after[1] and after[2] is None
+    numbers = [data["event"] for _, data in told(judged, "client.event")]
+    assert numbers[: max(numbers)] == numbers[max(numbers) :] == list(range(1, max(numbers) + 1))

@@ -127,7 +127,8 @@ class Scene:
 
     def mark(self, kind: str, **data: Any) -> Line:
         self.now += MS
-        line = {"t_ns": self.now, "kind": kind, "data": copy.deepcopy(data)}
+        nested = any(isinstance(value, dict | list | tuple) for value in data.values())
+        line = {"t_ns": self.now, "kind": kind, "data": json.loads(json.dumps(data)) if nested else data}
         self.lines.append(line)
         return line
 
@@ -306,14 +307,13 @@ class Scene:
 
     def messages(self, session: str, text: str) -> list[dict[str, Any]]:
         items = self.sessions[session]["transcript"]
-        late = {i["call_id"]: i["text"] for i in items if i["kind"] == "reconciliation"}
+        results = {
+            i["call_id"]: i["text"] for kind in ("tool_result", "reconciliation") for i in items if i["kind"] == kind
+        }
         made: list[dict[str, Any]] = []
         for item in items:
             if item["kind"] == "user":
                 made.append({"role": "user", "content": item["text"]})
-            elif item["kind"] == "tool_result":
-                made.append({"role": "tool", "tool_call_id": item["call_id"],
-                             "content": late.get(item["call_id"], item["text"])})  # fmt: skip
             elif item["kind"] == "assistant":
                 message = {"role": "assistant", "content": item["text"] + ("" if item["complete"] else " [interrupted]")}
                 if item["calls"]:
@@ -323,6 +323,8 @@ class Scene:
                         for c in item["calls"]
                     ]  # fmt: skip
                 made.append(message)
+                for name in [c["call_id"] for c in item["calls"]]:
+                    made.append({"role": "tool", "tool_call_id": name, "content": results.get(name, PLACEHOLDER)})
         if made[-1]["role"] == "assistant":
             made.append({"role": "system", "content": NOTE + text})
         return made
@@ -393,12 +395,13 @@ class Scene:
         self.mark("provider.answered", n=n, status=200)
         self.reach("reply.received", name, attempt=attempt)
         self.reach("usage.receipt.received", name, attempt=attempt)
-        row.update(state="known", **tokens)
+        if reply.usage != "none":
+            row.update(state="known", **tokens)
         calls = [
             {"call_id": f"call_{n}_{i}", "tool": c.tool, "arguments": dict(c.arguments)} for i, c in enumerate(reply.calls)
         ]
         item = self.store(session, kind="assistant", turn_id=turn["turn_id"], text=reply.text, calls=calls)
-        self.tell(session, "reply", work_id=name)
+        self.tell(session, "reply", work_id=name, text=reply.text)
         self.reach("reply.stored", name, attempt=attempt)
         self.reach("usage.receipt.stored", name, attempt=attempt)
         return item
@@ -488,6 +491,7 @@ class Scene:
         for point in ("recovery.admitted", "recovery.intent.consumed"):
             self.reach(point, name, generation=generation, key=key)
         self.tell(session, "recovered", work_id=name)
+        self.make_open_calls(work, session, turn)
         self.reach("recovery.interface.restored", name, generation=generation)
         return turn
 
@@ -502,8 +506,7 @@ class Scene:
                     continue
                 effect = next((x for x in view["effects"] if x["call_id"] == made["call_id"]), None)
                 if effect is None or effect["state"] == "not_started":
-                    self.use(work, session, turn, made)
-                    continue
+                    continue  # no repair makes a call: it is made once the work is admitted
                 key, tool = effect["idempotency_key"], made["tool"]
                 if tool in {"mail", "note_plugin"}:
                     self.result(work, session, turn, made, PLACEHOLDER, placeholder=True)
@@ -516,6 +519,15 @@ class Scene:
                 effect["state"] = "succeeded"
                 self.result(work, session, turn, made, text)
         return unsure or any(x["turn_id"] == turn["turn_id"] and x["state"] == "outcome_unknown" for x in view["effects"])
+
+    def make_open_calls(self, work: dict[str, Any], session: str, turn: dict[str, Any]) -> None:
+        """Make the calls of this work that no life had begun."""
+        view = self.sessions[session]
+        answered = {i["call_id"] for i in view["transcript"] if i["kind"] == "tool_result"}
+        turns = {t["turn_id"] for t in work["turns"]}
+        for item in [i for i in view["transcript"] if i["turn_id"] in turns]:
+            for made in [c for c in item["calls"] if c["call_id"] not in answered]:
+                self.use(work, session, turn, made)
 
     # The end ----------------------------------------------------------------------------------------------------------
 

@@ -112,13 +112,19 @@ def it_acts_without_a_claim(t: Tape) -> Witnesses:
 @breaks("owner-claims-first")
 def a_recycled_pid_goes_on(t: Tape) -> Witnesses:
     t.drop(t.get("point.reached", point="recovery.ownership.taken"))
-    return t.get("process.started", role="worker", life=2), t.get("point.reached", point="tool.dispatch.stored")
+    return t.get("process.started", role="worker", life=2), t.get("point.reached", point="recovery.repair.written")
 
 
 @breaks("live-owner-kept")
 def the_clock_takes_it(t: Tape) -> Witnesses:
     claim = t.get("point.reached", point="work.claimed")
     return claim, t.again(claim, t.get("provider.request"), life=2, pid=9, detail={"generation": 2})
+
+
+@breaks("live-owner-kept")
+def it_is_taken_and_its_request_cut_by_that(t: Tape) -> Witnesses:
+    change(t.get("provider.billed"), complete=False)
+    return the_clock_takes_it(t)
 
 
 @breaks("live-owner-kept")

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import pytest
@@ -18,6 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+import faults.plan
+import reports.model
+import scenarios.case
+import scenarios.snapshot
 from reports.model import Cell
 from scenarios import matrix, reproducer
 from scenarios.case import Case
@@ -25,20 +28,35 @@ from scenarios.library import SCENARIOS
 from scenarios.matrix import Wanted
 from scenarios.snapshot import Snapshot
 from scenarios.targets.runtime import REFERENCE
+from tests.scenarios.runs import ROOT
 
 MODELS: dict[str, type[BaseModel]] = {"Case": Case, "Snapshot": Snapshot, "Cell": Cell}
+# Every model of the modules that make and judge a history.
+MODELS_CARRIED = [
+    each
+    for module in (faults.plan, reports.model, scenarios.case, scenarios.snapshot)
+    for each in vars(module).values()
+    if isinstance(each, type) and issubclass(each, BaseModel) and each.__module__ == module.__name__
+]
 Ask = Callable[[str, Any], Any]
 
 _CHILD = """
 import json, sys
 sys.path.insert(0, sys.argv[1])
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from reports.model import Cell
 from scenarios.case import Case
 from scenarios.snapshot import Snapshot
 assert "site" not in sys.modules and sys.modules["pydantic"].__file__.startswith(sys.argv[1])
 for line in sys.stdin:
     name, data = json.loads(line)
+    if name == "every model":
+        every = [BaseModel]
+        for model in every:
+            every += model.__subclasses__()
+            model._planned()
+        print(json.dumps({"models": len(every) - 1}), flush=True)
+        continue
     try:
         model = {"Case": Case, "Snapshot": Snapshot, "Cell": Cell}[name].model_validate(data)
         found = {"dump": model.model_dump(mode="json", by_alias=True), "repr": repr(model.model_dump())}
@@ -55,7 +73,8 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
     for path, text in reproducer.closure("scenarios/judge.py").items():
         (home / path).parent.mkdir(parents=True, exist_ok=True)
         (home / path).write_text(text)
-    (home / "pydantic.py").write_text(Path("scenarios/standalone/data.py").read_text())
+    for package, path in reproducer.STAND_INS.items():
+        (home / package).write_text((ROOT / path).read_text())
     command = [sys.executable, "-I", "-S", "-c", _CHILD, str(home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdin and child.stdout
@@ -68,6 +87,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ask]:
 
         yield ask
         child.stdin.close()
+
+
+def test_every_model_that_is_carried_is_of_types_that_it_knows(alone: Ask) -> None:
+    assert alone("every model", None) == {"models": len(MODELS_CARRIED)}
 
 
 def with_pydantic(name: str, data: Any) -> Any:
@@ -203,8 +226,10 @@ FIELDS: dict[str, Callable[[Any], dict[str, Any]]] = {
     "models": lambda value: {"sessions": {"s": {"session": "s", "works": value}}},
     "models by name": lambda value: {"sessions": value},
     "a model or none": lambda value: {"sessions": {"s": {"session": "s", "totals": value}}},
+    "a number of either kind": lambda value: _CELL | {"evidence": {"seen": {"x": value}}},
     "all of it": lambda value: value,
 }
+_CELL = dict.fromkeys(("id", "scenario", "family", "point", "fault", "entrance"), "x") | {"ordinal": 1, "status": "held"}
 _EFFECT = {"call_id": "c", "tool": "t", "state": "failed"}
 _INPUT = {"request_id": "r", "text": "t"}
 
@@ -218,7 +243,8 @@ def test_a_strange_value_is_turned_or_refused_as_by_pydantic(alone: Ask, field: 
     read = 0
     for value in STRANGE:
         data = FIELDS[field](value)
-        theirs, ours = with_pydantic("Snapshot", data), alone("Snapshot", data)
+        name = "Cell" if isinstance(data, dict) and "id" in data else "Snapshot"
+        theirs, ours = with_pydantic(name, data), alone(name, data)
         assert same(theirs, ours), (value, theirs, ours)
         read += "dump" in theirs
     assert 0 < read < len(STRANGE)

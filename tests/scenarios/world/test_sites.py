@@ -201,6 +201,8 @@ def test_repeat_sends_the_piece_twice_and_bills_it_once(
     got = running.result(WAIT_S_MAX)
     assert got.whole
     assert got.chunks[0] == got.chunks[1]
+    [repeated] = case.records("provider.repeated")
+    assert (repeated["n"], repeated["i"]) == (1, 0)
     assert got.usages[0]["completion_tokens"] == case.records("provider.billed")[0]["output_tokens"]
     assert len(case.records("provider.chunk")) == 4
 

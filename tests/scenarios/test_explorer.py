@@ -1,0 +1,190 @@
+"""Exploring finds a seeded defect, makes it small, keeps it, and says what it reached; a sound runtime gives it nothing."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis.database import DirectoryBasedExampleDatabase
+from rich.console import Console
+
+from reports.model import Cell, CheckResult, Violation, Witness
+from scenarios import explorer, schedules
+from scenarios.case import Case, load
+from scenarios.engine import Engine, Judged
+from scenarios.explorer import Coverage, Explored, Wish
+from scenarios.lanes import Lanes
+from scenarios.targets import TARGETS
+from tests.scenarios.plans import death
+from tests.scenarios.runs import killpoint
+
+REFERENCE, NAIVE = TARGETS["reference"], TARGETS["naive"]
+
+
+def explored(
+    out: Path, wish: Wish, target: str = "reference", monkeypatch: pytest.MonkeyPatch | None = None
+) -> tuple[int, str, Any]:
+    said = io.StringIO()
+    status = explorer.explore(TARGETS[target], wish, out, 2, Console(file=said, width=240))
+    return status, said.getvalue(), json.loads((out / "explore.json").read_bytes())
+
+
+# On real processes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_defect_is_found_made_small_and_kept_and_is_tried_first_next_time(tmp_path: Path) -> None:
+    wish = Wish(examples=160, seed=1, mutant="unknown-write-sent-again", database=tmp_path / "kept", first=True)
+    status, said, data = explored(tmp_path / "one", wish)
+    assert status == 1
+    (failure,) = data["failures"]
+    assert failure["check"] == "no-duplicate-write"
+    assert (failure["seen"], failure["of"]) == (5, 5) and failure["smallest"]
+    assert data["plays"] <= 200
+    case = load(tmp_path / "one" / failure["case"])
+    kills = [op for fault in case.plan for op in fault.ops if op.do == "kill"]
+    assert len(kills) == 1 and len(case.steps) <= 3, failure["size"]
+    assert f"killpoint replay {tmp_path / 'one' / failure['case']} --mutant unknown-write-sent-again" in said
+    assert "expected:" in said and "seen:" in said
+
+    status, said, data = explored(tmp_path / "two", replace(wish, examples=1))
+    assert status == 1 and "1 failures of earlier times are tried first" in said
+    assert data["failures"][0]["found_after"] == 1 and data["failures"][0]["check"] == "no-duplicate-write"
+
+    status, said, data = explored(tmp_path / "sound", replace(wish, examples=1, mutant=None))
+    assert status == 0 and not data["failures"], "what fails with a defect is kept for that defect alone"
+
+
+def test_the_naive_script_is_found_out_by_what_the_world_saw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "SETTLE_S_MAX", 3.0)
+    wish = Wish(examples=32, seed=3, database=tmp_path / "kept", first=True, shrink_plays_max=6)
+    status, _, data = explored(tmp_path / "out", wish, "naive")
+    (failure,) = data["failures"]
+    assert status == 1 and failure["check"] in {"no-duplicate-write", "unknown-never-resent", "usage-equals-billed"}
+    assert failure["plays"] <= 6 + 4 * explorer.CONFIRM_PLAYS
+
+
+def test_a_sound_runtime_gives_it_nothing_and_it_says_what_it_reached(tmp_path: Path) -> None:
+    status, said, data = explored(tmp_path / "out", Wish(examples=24, seed=4, database=tmp_path / "kept"))
+    assert (status, data["failures"], data["void"]) == (0, [], [])
+    assert data["schedules"] == 24 and sum(data["statuses"].values()) == 24
+    assert set(data["statuses"]) <= {"held", "inconclusive"}
+    fired = data["coverage"]["fired"]
+    assert fired and all(each["times"] >= 1 and each["state"] and each["fault"] for each in fired)
+    missing = {tuple(pair) for pair in data["coverage"]["pairs_never_played"]}
+    assert missing == set(schedules.pairs(REFERENCE)) - {(each["point"], each["fault"]) for each in fired}
+    assert "never played: " in said and f"of {len(REFERENCE.points)} points" in said
+
+
+def test_a_failure_that_does_not_come_again_is_told_with_its_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first play of all fails, by a check that is made up; no later one does."""
+    whole = Engine.play
+    plays = Counter[str]()
+
+    def play(engine: Engine, case: Case, record_all: bool = False) -> Judged:
+        plays["all"] += 1
+        if plays["all"] == 1:
+            judged = whole(engine, case, record_all)
+            return replace(judged, cell=_violated(judged.cell))
+        return Judged(_nothing(case), [])
+
+    monkeypatch.setattr(Engine, "play", play)
+    monkeypatch.setattr(explorer, "BATCH", 1)
+    status, said, data = explored(tmp_path / "out", Wish(examples=2, seed=5, database=tmp_path / "kept"))
+    (failure,) = data["failures"]
+    assert status == 1 and (failure["seen"], failure["of"]) == (0, explorer.CHANCE_PLAYS)
+    assert "fails again 0 of 30, below 3/30 = 10%" in said
+    assert failure["schedule"]["plan"] == json.loads(load(tmp_path / "out" / failure["case"]).to_json())["plan"]
+
+
+def _violated(cell: Cell) -> Cell:
+    witness = Witness(seq=None, says="something")
+    found = Violation(check="made-up", clauses=["ADM-1"], promise="a promise", expected=witness, seen=witness)
+    result = CheckResult(check="made-up", status="violated", clauses=["ADM-1"], examined=1, violations=[found])
+    return cell.model_copy(update={"status": "violated", "violations": [found], "checks": [result]})
+
+
+def _nothing(case: Case) -> Cell:
+    return Cell(id=case.id, scenario="", family="", point=None, ordinal=None, fault="none", entrance="http", status="held")
+
+
+# Without processes ---------------------------------------------------------------------------------------------------
+
+
+def test_nothing_held_is_no_success() -> None:
+    found = Explored(Wish(), REFERENCE, statuses=Counter(inconclusive=9))
+    assert found.status == 3
+    found.statuses["held"] = 1
+    assert found.status == 0
+    found.voids.append("explored/0/1: a death that was not ours")
+    assert found.status == 3
+
+
+def test_coverage_counts_where_what_was_played_and_what_clients_had_been_told() -> None:
+    case = schedules.draw(REFERENCE, "9/0").model_copy(update={"plan": (death("turn.begun#1"), death("reply.stored#2"))})
+    coverage = Coverage()
+    coverage.add(
+        case,
+        [
+            {"kind": "point.reached", "data": {"point": "turn.begun", "ordinal": 1}},
+            {"kind": "client.event", "data": {"data": {"state": "working"}}},
+            {"kind": "point.fired", "data": {"point": "turn.begun", "ordinal": 1}},
+            {"kind": "client.event", "data": {"data": {}}},
+            {"kind": "point.reached", "data": {"point": "reply.stored", "ordinal": 1}},
+        ],
+    )
+    assert coverage.reached == {("turn.begun", 1), ("reply.stored", 1)}
+    assert coverage.fired == {("turn.begun", 1, "working", "worker-killed"): 1}
+    missing = coverage.missing(REFERENCE)
+    assert ("turn.begun", "worker-killed") not in missing and ("reply.stored", "worker-killed") in missing
+    assert "work.claimed" in coverage.unreached(REFERENCE) and "turn.begun" not in coverage.unreached(REFERENCE)
+
+
+def test_what_cannot_be_read_any_more_is_taken_out_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(explorer, "Lanes", _NoLanes)
+    wish = Wish(examples=1, database=tmp_path / "kept")
+    database = DirectoryBasedExampleDatabase(wish.database)
+    database.save(b"reference", b'{"schema": "killpoint.case/0"}')
+    explorer.explore(REFERENCE, wish, tmp_path / "out", 1, Console(file=io.StringIO()))
+    assert list(database.fetch(b"reference")) == []
+
+
+class _NoLanes(Lanes):
+    """Lanes that start nothing and hold everything."""
+
+    def __enter__(self) -> _NoLanes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing was started."""
+
+    def map(self, play: Any, each: Any) -> Any:
+        return iter([Judged(_nothing(case), []) for case in each])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--mutant", "unknown-write-sent-agian"), "nearest: unknown-write-sent-again"),
+        (("--mutant", "unknown-*"), "is a pattern"),
+        (("--mutant", "unknown-write-sent-again", "--target", "naive"), "it cannot be put into naive"),
+        (("--target", "nobody"), "unknown target 'nobody'"),
+        (("--examples", "0"), "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_explored_is_said_in_one_line(arguments: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    ran = killpoint("explore", *arguments, "--out", str(tmp_path / "out"), cwd=tmp_path)
+    assert ran.returncode == 2 and words in ran.stderr and len(ran.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    ran = killpoint("explore", "--examples", "1", "--out", str(tmp_path / "out"), cwd=tmp_path)
+    assert ran.returncode == 2 and len(ran.stderr.strip().splitlines()) == 1
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["mine.txt"]

@@ -13,6 +13,7 @@ from scenarios.checks.evidence import (
     Evidence,
     Input,
     asks_for,
+    calls_of,
     canonical,
     content,
     detail,
@@ -205,7 +206,7 @@ def _told(e: Evidence, receiver: str, arguments: str) -> Record | None:
         calls = {
             call.get("id")
             for message in request.messages
-            for call in message.get("tool_calls") or ()
+            for call in calls_of(message)
             if _is_for(call, receiver, arguments)
         }
         results = {

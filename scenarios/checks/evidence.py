@@ -557,7 +557,9 @@ class Evidence:
         and then came back from the tool: the key alone does not tell it from its successor's lawful resend.
         """
         life = self.lives.get(claim.process)
+        again = [c.record.seq for c in self.claims[claim.work] if c.process == claim.process and c.record.seq > seq]
         mine = [r for r in self.reached if process(r) == claim.process and r.get("work") == claim.work]
+        mine = [r for r in mine if not again or r.seq < again[0]]  # what it did as an owner once more is its own
         attempts = {detail(r)["attempt"] for r in mine if r["point"] == "attempt.stored" and detail(r).get("attempt")}
         for record in self.history.of("provider.request"):
             if record.seq > seq and record.get("attempt") in attempts and life and life.alive_at(record.seq):
@@ -685,6 +687,12 @@ def detail(record: Record) -> dict[str, Any]:
     """The detail that the process gave with a breakpoint."""
     found = record.get("detail")
     return found if isinstance(found, dict) else {}
+
+
+def calls_of(message: dict[str, Any]) -> list[dict[str, Any]]:
+    """The tool calls of one message; none where what stands there is no list of calls."""
+    found = message.get("tool_calls")
+    return [call for call in found if isinstance(call, dict)] if isinstance(found, list) else []
 
 
 def _messages(body: Any) -> list[dict[str, Any]]:

@@ -92,8 +92,8 @@ def _fault_goes_on(e: Evidence) -> str | None:
             return f"{who[0]} {who[1]} was still frozen"
     if len(e.history.of("store.broken")) > len(e.history.of("store.mended")):
         return "the store was still broken"
-    roles = {life.role for life in e.lives.values()}
-    dead = next((role for role in roles if all(x.end is not None for x in e.lives.values() if x.role == role)), None)
+    alive = {life.role for life in e.lives.values() if life.end is None}
+    dead = next((life.role for life in e.lives.values() if life.role not in alive), None)
     quitting = any(command.action == "quit" for command in e.commands)
     return f"no {dead} was running" if dead and not quitting else None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Command, Evidence, Hold, Input, Request, detail, process
+from scenarios.checks.evidence import Command, Evidence, Hold, Input, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import WorkView
 
@@ -86,8 +86,7 @@ def _in_flight(e: Evidence, each: Input, end: Record) -> bool:
     needs=("final",),
 )
 def restart_is_no_pause(e: Evidence, found: Findings) -> None:
-    final = e.final_record
-    if final is None or not any(end.seq < final.seq for end in e.ends):
+    if not e.ends:
         return
     for each, accepted in e.accepted:
         work = e.work(each)
@@ -108,18 +107,18 @@ def restart_is_no_pause(e: Evidence, found: Findings) -> None:
     "once a pause, stop or quit is acknowledged, no model request and no effect follows for the work it speaks of",
 )
 def user_control_obeyed(e: Evidence, found: Findings) -> None:
-    for session in {each.session for each in e.inputs}:
-        for hold in e.holds(session):
-            held = [each for each in e.inputs if each.session == session and _is_held(e, each, hold)]
-            for each in held:
-                late = _late(e, each, hold)
-                found.verify(
-                    late is None,
-                    f"{session}: nothing for {each.request_id} after the acknowledged {hold.command.action}",
-                    f"the world received {late.kind} {late['n']}" if late else "",
-                    since=hold.since,
-                    at=late,
-                )
+    for each in e.inputs:
+        for hold in e.holds(each.session):
+            if not _is_held(e, each, hold):
+                continue
+            late = _late(e, each, hold)
+            found.verify(
+                late is None,
+                f"{each.session}: nothing for {each.request_id} after the acknowledged {hold.command.action}",
+                f"the world received {late.kind} {late['n']}" if late else "",
+                since=hold.since,
+                at=late,
+            )
 
 
 def _is_held(e: Evidence, each: Input, hold: Hold) -> bool:
@@ -162,7 +161,7 @@ def _on_its_way(e: Evidence, each: Input, record: Record, hold: Hold, stored: st
 def control_is_durable(e: Evidence, found: Findings) -> None:
     for each in e.inputs:
         work = e.work(each)
-        for hold in e.holds(each.session) if work else []:
+        for hold in e.holds(each.session):
             if hold.until is not None or not _is_held(e, each, hold) or work is None:
                 continue
             wanted = {"cancelled", "done"} if hold.command.action in {"stop", "quit"} else {"paused", "cancelled", "done"}
@@ -236,8 +235,9 @@ def _states(e: Evidence) -> Iterator[tuple[Record, str, str]]:
     for record in e.history.of("client.event"):
         key = (record["client"], record["session"])
         data = record.get("data")
-        repeated = record["event"] <= numbers.get(key, 0)
-        numbers[key] = max(record["event"], numbers.get(key, 0))
+        number = record["event"] or 0  # a target that numbers nothing repeats nothing
+        repeated = 0 < number <= numbers.get(key, 0)
+        numbers[key] = max(number, numbers.get(key, 0))
         if not repeated and isinstance(data, dict) and data.get("work_id") and record["type"].startswith("work."):
             # An event tells of its own moment and may be delivered late: it is compared with other events only.
             yield record, f"{record['client']}'s view of work {data['work_id']}", str(data.get("state"))
@@ -341,8 +341,9 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
                 continue
             asked = [request for request in e.requests_of(each) if request.record.seq > moved.seq]
             if e.controlled(each.session):
-                holds = [hold for hold in e.holds(each.session) if hold.since.seq < moved.seq and hold.until is None]
-                if not holds or not any(_is_held(e, each, hold) for hold in holds):
+                holds = [h for h in e.holds(each.session) if h.since.seq < moved.seq and h.until is None]
+                holds = [h for h in holds if _is_held(e, each, h)]
+                if not holds:
                     continue
                 stays = not [r for r in asked if not _on_its_way(e, each, r.record, holds[0], "attempt.stored", "attempt")]
                 found.verify(
@@ -370,11 +371,7 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
 )
 def user_input_goes_first(e: Evidence, found: Findings) -> None:
     for each, accepted, old in _came_during_recovery(e):
-        asked = sorted(
-            (*e.requests_of(each), *e.requests_of(old)),
-            key=lambda request: request.record.seq,
-        )
-        later = [request for request in asked if request.record.seq > accepted.seq]
+        later = [r for r in e.requests if r.record.seq > accepted.seq and e.input_of(r) in {each, old}]
         if later and e.requests_of(each):
             found.verify(
                 e.input_of(later[0]) is each,
@@ -417,7 +414,7 @@ def control_wins_over_recovery(e: Evidence, found: Findings) -> None:
         for hold in e.holds(old.session):
             if not reached.seq < hold.command.invoked.seq < hold.since.seq < released.seq:
                 continue
-            asked: list[Request] = [r for r in e.requests_of(old) if hold.covers(r.record.seq)]
+            asked = [r for r in e.requests_of(old) if hold.covers(r.record.seq)]
             found.verify(
                 not asked,
                 f"{old.session}: recovery of {old.request_id} gives way to the {hold.command.action}",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, canonical
+from scenarios.checks.evidence import Evidence, Input, canonical
 from scenarios.history import Record
 
 
@@ -75,16 +75,16 @@ def events_equal_snapshot(e: Evidence, found: Findings) -> None:
         view = e.session(connected["session"])
         gone = any(
             r.seq > connected.seq and (r["client"], r["session"]) == (connected["client"], connected["session"])
-            for r in e.of_case("client.disconnected")
+            for r in e.of_case("client.disconnected", "client.connected")
         )
-        if view is None or view.event is None or not events:
+        if view is None or view.event is None:
             continue
-        last = max(event["event"] for event in events)
-        if not gone:
+        last = max((connected.get("after") or 0, *(event["event"] for event in events)))
+        if not gone and e.history.of("case.closed"):  # only then had what was on its way the time to come
             found.verify(
                 last >= view.event,
                 f"{connected['session']}: a client that stays connected hears every event up to {view.event}",
-                f"the last one that {connected['client']} heard is {last}",
+                f"the last one that {connected['client']} knows is {last}",
                 since=connected,
                 at=end,
             )
@@ -188,15 +188,13 @@ def snapshot_never_goes_back(e: Evidence, found: Findings) -> None:
 def reconnect_is_silent(e: Evidence, found: Findings) -> None:
     if e.final_record is None or not e.settled:
         return
-    asked = ("client.invoked", "clock.moved")
-    looks = [record for record in e.history.of("client.connected", "snapshot.taken") if record.seq >= e.final_record.seq]
-    end = next((r.seq for r in e.history.of(*asked) if r.seq > e.final_record.seq and _acts(r)), None)
-    for look in looks:
-        acts = [
-            r
-            for r in e.history.of("provider.request", "effect.received")
-            if r.seq > look.seq and (end is None or r.seq < end)
-        ]
+    start = e.final_record.seq
+    asked = (r.seq for r in e.history.of("client.invoked", "clock.moved") if r.seq > start and _acts(r))
+    end = next(asked, len(e.history.records))
+    waiting = {id(r.record) for each in e.inputs if _waits(e, each) for r in e.requests_of(each)}
+    world = [r for r in e.history.of("provider.request", "effect.received") if id(r) not in waiting and r.seq < end]
+    for look in (r for r in e.history.of("client.connected", "snapshot.taken") if r.seq >= start):
+        acts = [r for r in world if r.seq > look.seq]
         found.verify(
             not acts,
             "silence: everything is at rest and somebody only looks",
@@ -204,6 +202,12 @@ def reconnect_is_silent(e: Evidence, found: Findings) -> None:
             since=look,
             at=acts[0] if acts else None,
         )
+
+
+def _waits(e: Evidence, each: Input) -> bool:
+    """Whether this input's work rests until a next try of its own, which no look brings on."""
+    work = e.work(each)
+    return work is not None and work.state == "waiting"
 
 
 def _acts(record: Record) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import CLAIMS, GIVEN_BACK, OWNERS_WRITES, Claim, Evidence, Process, detail, process
+from scenarios.checks.evidence import CLAIMS, GIVEN_BACK, OWNERS_WRITES, Claim, Evidence, Process, process
 from scenarios.history import Record
 
 
@@ -189,12 +189,16 @@ def dead_owner_replaced(e: Evidence, found: Findings) -> None:
             if not following and e.last_step_billed(each, life.death.seq):
                 continue  # it may have ended the work just before
             found.verify(
-                bool(following) and following[0].process != claim.process,
-                f"{work}: a later life takes it from {_named(claim)}, which was killed",
-                "nobody ever took it over",
+                bool(following) and following[0].process != claim.process and _above(following[0], claim),
+                f"{work}: a later life takes it from {_named(claim)}, which was killed, under a generation of its own",
+                f"{_named(following[0])} took it under {following[0].generation}" if following else "nobody took it over",
                 since=life.death,
                 at=e.final_record,
             )
+
+
+def _above(after: Claim, before: Claim) -> bool:
+    return after.generation is None or before.generation is None or after.generation > before.generation
 
 
 def _gave_back_before(e: Evidence, claim: Claim, end: int) -> bool:
@@ -232,13 +236,10 @@ def no_repair_while_unreadable(e: Evidence, found: Findings) -> None:
 )
 def unreadable_store_refused(e: Evidence, found: Findings) -> None:
     for broken, mended in _unreadable(e):
-        if not any(r.seq > broken.seq for r in e.history.of("process.started")):
+        end = mended.seq if mended else len(e.history.records)
+        if not any(broken.seq < r.seq < end for r in e.history.of("process.started")):
             continue  # nobody was there to refuse
-        acts = [
-            r
-            for r in e.history.of("provider.request", "effect.received")
-            if r.seq > broken.seq and (mended is None or r.seq < mended.seq)
-        ]
+        acts = [r for r in e.history.of("provider.request", "effect.received") if broken.seq < r.seq < end]
         found.verify(
             not acts,
             "no request and no effect while the store cannot be read",
@@ -277,15 +278,15 @@ def no_two_executions(e: Evidence, found: Findings) -> None:
                 since=first.record,
                 at=second.record,
             )
-    for work, claims in e.claims.items():
-        keys = [detail(r).get("key") for r in e.reached_at("recovery.admitted") if r.get("work") == work]
-        named = [key for key in keys if key is not None]
-        if named:
-            generations = {claim.generation for claim in claims}
+    admitted: dict[int, Record] = {}
+    for record in e.reached_at("recovery.admitted"):
+        claims = [c.record for c in e.claims.get(record.get("work") or "", []) if c.process == process(record)]
+        claim = next((taken for taken in reversed(claims) if taken.seq < record.seq), None)
+        if claim is not None:
             found.verify(
-                len(named) <= len(generations),
-                f"{work}: at most one admission for each of its {len(generations)} owners",
-                f"{len(named)} admissions",
-                since=claims[0].record,
-                at=next(r for r in reversed(e.reached_at("recovery.admitted")) if r.get("work") == work),
+                admitted.setdefault(claim.seq, record) is record,
+                f"{record['work']}: one admission at most by {record['role']} {record['life']}, which took it once",
+                "it admitted a second one",
+                since=admitted[claim.seq],
+                at=record,
             )

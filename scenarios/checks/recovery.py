@@ -6,11 +6,19 @@ from collections import Counter
 from itertools import pairwise
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import Evidence, Input, Request, canonical, detail, process
+from scenarios.checks.evidence import Evidence, Input, Life, Process, Request, canonical, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import AT_REST, TERMINAL, ItemView, RecoveryView, SessionView, WorkView
 
-AFTER_OWNERSHIP = ("recovery.repair.written", "recovery.decision.stored", "recovery.admitted", "recovery.intent.consumed")
+# The steps of recovery in their order, from the taking of the work on.
+STEPS = (
+    "recovery.ownership.taken",
+    "recovery.repair.written",
+    "recovery.decision.stored",
+    "recovery.admitted",
+    "recovery.intent.consumed",
+    "recovery.interface.restored",
+)
 TRIES_IN_A_ROW_MAX = 12
 BACKOFF_MS_MIN = 90.0
 
@@ -22,25 +30,27 @@ BACKOFF_MS_MIN = 90.0
     depends_on_kill=True,
 )
 def recovery_in_order(e: Evidence, found: Findings) -> None:
-    owns: set[tuple[str, tuple[str, int]]] = set()
-    loaded: set[tuple[str, int]] = set()
-    seen: dict[str, set[str]] = {}
-    for record in e.reached:
-        name, work, who = record["point"], record.get("work") or "", process(record)
-        before = seen.setdefault(work, set())
+    loaded: set[tuple[str, Process]] = set()
+    newest: dict[tuple[str, Process], int] = {}  # the place in STEPS that this owner has come to for this work
+    stored: dict[tuple[str, str], set[object]] = {}
+    for record in e.reached_at("recovery.facts.loaded", *STEPS):
+        work, who, name = record.get("work") or "", process(record), record["point"]
         if name == "recovery.facts.loaded":
-            loaded.add(who)
-        elif name == "recovery.ownership.taken":
-            _step(e, found, record, who in loaded, "the facts are loaded before ownership is taken")
-            owns.add((work, who))
-        elif name in AFTER_OWNERSHIP:
-            _step(e, found, record, (work, who) in owns, "ownership is taken first")
-            if name in {"recovery.admitted", "recovery.intent.consumed"}:
-                needed = AFTER_OWNERSHIP[AFTER_OWNERSHIP.index(name) - 1]
-                _step(e, found, record, needed in before, f"{needed} comes first")
-        elif name == "recovery.interface.restored":
-            _step(e, found, record, who in loaded, "the facts are loaded before the interface is restored")
-        before.add(name)
+            loaded.add((work, who))
+            continue
+        step, key = STEPS.index(name), detail(record).get("key")
+        if name in {STEPS[0], STEPS[-1]}:
+            _step(e, found, record, bool(loaded & {(work, who), ("", who)}), "the facts are loaded first")
+        else:
+            _step(e, found, record, (work, who) in newest, "ownership is taken first")
+        if step > 0:
+            _step(e, found, record, newest.get((work, who), 0) <= step, f"{name} comes before what follows it")
+        if name in {"recovery.admitted", "recovery.intent.consumed"}:
+            # Which decision is meant is told by its key; a killed owner's decision may be followed by the next one.
+            keys = stored.get((STEPS[step - 1], work), set())
+            _step(e, found, record, bool(keys & {key, None} or (keys and key is None)), f"{STEPS[step - 1]} comes first")
+        stored.setdefault((name, work), set()).add(key)
+        newest[work, who] = step
 
 
 def _step(e: Evidence, found: Findings, record: Record, holds: bool, rule: str) -> None:
@@ -64,14 +74,13 @@ def _step(e: Evidence, found: Findings, record: Record, holds: bool, rule: str) 
 def continuation_once(e: Evidence, found: Findings) -> None:
     for name, session in e.final.sessions.items():
         _one_successor(e, found, name, session)
-        decisions = [decision for work in session.works for decision in work.recoveries]
-        keys = Counter(decision.key for decision in decisions if not decision.void)
-        for key, count in keys.items():
+        standing = [(work, decision) for work in session.works for decision in work.recoveries if not decision.void]
+        for key, count in Counter(decision.key for _, decision in standing).items():
             found.verify(
                 count == 1 and bool(key),
                 f"{name}: the continuation key {key!r} once",
                 f"it stands {count} times",
-                since=_taken(e, next(d for d in decisions if d.key == key)),
+                since=next(_taken(e, work, decision) for work, decision in standing if decision.key == key),
                 at=e.final_record,
             )
         for work in session.works:
@@ -100,13 +109,24 @@ def _one_way(e: Evidence, found: Findings, work: WorkView) -> None:
             len(decisions) == 1,
             f"{work.work_id}: one way for generation {generation}",
             f"{len(decisions)} stand: {', '.join(sorted(decision.way for decision in decisions))}",
-            since=_taken(e, decisions[0]),
+            since=_taken(e, work, decisions[0]),
+            at=e.final_record,
+        )
+    made = [turn for turn in work.turns if turn.predecessor]
+    if work.recoveries and made:
+        ways = [decision.way for decision in work.recoveries]
+        found.verify(
+            len(made) <= ways.count("new_turn"),
+            f"{work.work_id}: a decision for a new turn behind each turn that continues another",
+            f"{len(made)} turns do, and the decisions are {', '.join(ways)}",
+            since=_taken(e, work, work.recoveries[-1]),
             at=e.final_record,
         )
 
 
-def _taken(e: Evidence, decision: RecoveryView) -> Record | None:
-    found = e.reached_at("recovery.ownership.taken")
+def _taken(e: Evidence, work: WorkView, decision: RecoveryView) -> Record | None:
+    """Where the work was taken under the generation that this decision was made for."""
+    found = (record for record in e.reached_at("recovery.ownership.taken") if record.get("work") == work.work_id)
     return next((record for record in found if detail(record).get("generation") == decision.generation), None)
 
 
@@ -144,32 +164,24 @@ def checkpoint_covers_effects(e: Evidence, found: Findings) -> None:
     for session in e.final.sessions.values():
         for work in session.works:
             for decision in work.recoveries:
-                taken = next(
-                    (
-                        record
-                        for record in e.reached_at("recovery.ownership.taken")
-                        if record.get("work") == work.work_id and detail(record).get("generation") == decision.generation
-                    ),
-                    None,
-                )
+                taken = _taken(e, work, decision)
                 if taken is not None and decision.way == "checkpoint" and not decision.void:
                     _covered(e, found, session, decision, taken)
 
 
 def _covered(e: Evidence, found: Findings, session: SessionView, decision: RecoveryView, taken: Record) -> None:
-    open_keys = {
-        effect.idempotency_key
-        for effect in session.effects
-        if effect.state == "outcome_unknown" and effect.turn_id == decision.turn_id and effect.idempotency_key
-    }
-    asked = [r for r in e.history.of("effect.received") if r.seq < taken.seq and r["key"] in open_keys]
-    found.verify(
-        not asked,
-        f"{decision.turn_id}: no checkpoint while an effect of it is unknown",
-        "the world had been asked for a write that is still unknown" if asked else "",
-        since=asked[0] if asked else None,
-        at=taken,
-    )
+    """Each write of the turn that the world had been asked for before the taking has its outcome now."""
+    keys = {x.idempotency_key: x for x in session.effects if x.turn_id == decision.turn_id and x.idempotency_key}
+    for asked in e.history.of("effect.received"):
+        effect = keys.get(asked["key"]) if asked.seq < taken.seq else None
+        if effect is not None:
+            found.verify(
+                effect.state not in {"outcome_unknown", "not_started"},
+                f"{decision.turn_id}: no checkpoint while an effect of it is unknown",
+                f"the world had been asked for {effect.call_id}, which is {effect.state}",
+                since=asked,
+                at=taken,
+            )
 
 
 @check(
@@ -193,17 +205,17 @@ def repair_is_stable(e: Evidence, found: Findings) -> None:
                 since=repaired[0],
                 at=e.final_record,
             )
-        pieces = [item for item in session.transcript if item.kind == "assistant" and not item.complete]
-        same = Counter((item.turn_id, item.item) for item in pieces)
-        for (turn, item), count in same.items():
+        replies = [item.complete for item in session.transcript if item.kind == "assistant"]
+        served = [r for r in e.requests if r.active in {each.text for each in e.inputs if each.session == name}]
+        if not all(replies):
             found.verify(
-                count == 1,
-                f"{name}: one item {item} of {turn} for one cut reply",
-                f"{count} of them",
+                len(replies) <= len(served),
+                f"{name}: one item at most for each of {len(served)} requests, whole or cut off",
+                f"{len(replies)} items, {replies.count(False)} of them cut off",
                 since=repaired[0],
                 at=e.final_record,
             )
-    _look_again(e, found, repaired[0])
+    _look_again(e, found)
     digests = [record for record in e.history.of("store.digest") if str(record["when"]).startswith("repair")]
     for first, second in pairwise(digests):
         found.verify(
@@ -215,20 +227,17 @@ def repair_is_stable(e: Evidence, found: Findings) -> None:
         )
 
 
-def _look_again(e: Evidence, found: Findings, since: Record) -> None:
-    again = e.history.snapshot("again")
-    record = next((r for r in e.history.of("snapshot.taken") if r["when"] == "again"), None)
-    if again is None or record is None:
-        return
-    for name, session in e.final.sessions.items():
-        other = again.sessions.get(name)
-        found.verify(
-            other is not None and other.transcript == session.transcript,
-            f"{name}: looking again repairs nothing",
-            "the transcript changed between the final snapshot and the look after it",
-            since=e.final_record or since,
-            at=record,
-        )
+def _look_again(e: Evidence, found: Findings) -> None:
+    for record, again in e.snapshots:
+        for name, session in e.final.sessions.items() if record["when"] == "again" else ():
+            other = again.sessions.get(name)
+            found.verify(
+                other is not None and other.transcript == session.transcript,
+                f"{name}: looking again repairs nothing",
+                "the transcript changed between the final snapshot and the look after it",
+                since=e.final_record,
+                at=record,
+            )
 
 
 @check(
@@ -239,7 +248,8 @@ def _look_again(e: Evidence, found: Findings, since: Record) -> None:
 )
 def reason_for_every_rest(e: Evidence, found: Findings) -> None:
     for work_id, (name, work) in e.works.items():
-        said = [command.invoked for command in e.commands_of(name)]
+        wanted = {"paused": {"pause"}, "cancelled": {"stop", "quit"}}.get(work.state, set())
+        said = [command.invoked for command in e.commands_of(name) if command.action in wanted]
         found.verify(
             work.state in AT_REST and (work.state in TERMINAL or bool(work.reason_code)),
             f"{name}: the work {work_id} rests, with its reason unless it is done",
@@ -247,12 +257,12 @@ def reason_for_every_rest(e: Evidence, found: Findings) -> None:
             since=e.settled_record,
             at=e.final_record,
         )
-        if work.state in {"paused", "cancelled"}:
+        if wanted:
             found.verify(
                 bool(said),
                 f"{name}: a user said so, since the work {work_id} is {work.state}",
-                "no client asked for it",
-                since=said[0] if said else None,
+                f"no client asked for a {' or a '.join(sorted(wanted))}",
+                since=None,
                 at=e.final_record,
             )
 
@@ -260,7 +270,7 @@ def reason_for_every_rest(e: Evidence, found: Findings) -> None:
 @check(
     "fair-among-sessions",
     "REC-7",
-    "many sessions recover in fair order: none is overtaken twice by another one while it waits",
+    "many sessions recover in fair order: the first work of one is begun before another session's that came later",
     depends_on_kill=True,
 )
 def fair_among_sessions(e: Evidence, found: Findings) -> None:
@@ -275,6 +285,8 @@ def fair_among_sessions(e: Evidence, found: Findings) -> None:
             first = _first_act(e, other)
             if other.session == waiting.session or other_accepted.seq < accepted.seq or first is None:
                 continue
+            if begun is not None and len(_workers_at(e, first)) > 1:
+                continue  # two take up work at once, and which of them is heard first says nothing
             if first.seq > died.seq and other.invoked.seq > accepted.seq:
                 found.verify(
                     begun is not None and begun.seq < first.seq,
@@ -284,6 +296,10 @@ def fair_among_sessions(e: Evidence, found: Findings) -> None:
                     since=accepted,
                     at=first,
                 )
+
+
+def _workers_at(e: Evidence, record: Record) -> list[Life]:
+    return [life for life in e.lives.values() if life.role != "app" and life.alive_at(record.seq)]
 
 
 def _first_waiting(e: Evidence) -> list[tuple[Input, Record]]:
@@ -310,7 +326,7 @@ def retries_wait_their_time(e: Evidence, found: Findings) -> None:
         row: list[Request] = []
         for request in e.requests_of(each):
             last = row[-1] if row else None
-            if last is not None and last.answered is not None:
+            if last is not None and last.answered is not None and not _wait_cut_short(e, each, last, request):
                 waited_ms = (request.record.t_ns - last.answered.t_ns) / 1e6
                 found.verify(
                     waited_ms >= BACKOFF_MS_MIN and len(row) <= TRIES_IN_A_ROW_MAX,
@@ -322,7 +338,7 @@ def retries_wait_their_time(e: Evidence, found: Findings) -> None:
             passing = request.answered is not None and (request.answered.get("status") or 200) in {429, *range(500, 600)}
             row = [*row, request] if passing else []
         work = e.work(each)
-        if row and work is not None:
+        if row and work is not None and e.settled:
             found.verify(
                 (work.state in {"waiting", "failed"} and bool(work.reason_code)) or work.state in {"paused", "cancelled"},
                 f"{each.session}: the work of {each.request_id} waits or failed, with its reason",
@@ -330,6 +346,16 @@ def retries_wait_their_time(e: Evidence, found: Findings) -> None:
                 since=row[-1].record,
                 at=e.final_record,
             )
+
+
+def _wait_cut_short(e: Evidence, each: Input, failed: Request, again: Request) -> bool:
+    """Whether something between a failure and the next request lets the second come at once: a user's word, a moved
+    clock, or the end of a worker that had not yet given the work back to wait, and so may not have heard of the failure."""
+    start = failed.answered.seq if failed.answered else failed.record.seq
+    asked = [command.invoked for command in e.commands_of(each.session)]
+    waits = [r for r in e.reached_at("work.released") if r.get("work") == e.work_id(each) and r.seq > start]
+    ends = [end for end in e.ends if end["role"] != "app" and not any(r.seq < end.seq for r in waits)]
+    return any(start < r.seq < again.record.seq for r in (*asked, *ends, *e.history.of("clock.moved")))
 
 
 @check(
@@ -341,7 +367,7 @@ def retries_wait_their_time(e: Evidence, found: Findings) -> None:
 )
 def killed_again_same_outcome(e: Evidence, found: Findings) -> None:
     in_recovery = [kill for kill in e.history.kills if str(kill.get("point")).startswith("recovery.")]
-    if len(e.history.kills) < 2 or not in_recovery:
+    if len(e.history.kills) < 2 or not in_recovery or e.doubled:
         return
     for each, accepted in e.accepted:
         work = e.work(each)
@@ -421,22 +447,31 @@ def _whole_or_marked(
     needs=("final",),
 )
 def committed_partial_kept(e: Evidence, found: Findings) -> None:
+    pieces: Counter[str] = Counter()
     for kill in e.history.kills:
-        if kill.get("point") != "stream.text.committed":
-            continue
         at = e.by_nonce.get(kill.get("nonce") or "")
-        each = e.input_of_work(at.get("work")) if at else None
+        each = e.input_of_work(at.get("work")) if at and at["point"] == "stream.text.committed" else None
         session = e.session(each.session) if each else None
         if at is None or each is None or session is None or at["pid"] != kill["pid"]:
             continue
+        pieces[each.session] += 1
         kept = [item for item in session.transcript if item.kind == "assistant" and not item.complete and item.text]
         found.verify(
-            bool(kept),
-            f"{each.session}: the committed piece of the reply stays, marked incomplete",
-            "the transcript holds no incomplete reply",
+            len(kept) >= pieces[each.session],
+            f"{each.session}: the committed piece of each of {pieces[each.session]} cut replies stays, marked incomplete",
+            f"the transcript holds {len(kept)} incomplete replies",
             since=at,
             at=e.final_record,
         )
+        if not e.controlled(each.session) and not e.excused(each):
+            name = detail(at).get("attempt")
+            found.verify(
+                any(r.record.seq > kill.seq and (name is None or r.attempt != name) for r in e.requests_of(each)),
+                f"{each.session}: the rest of {each.request_id} is asked for anew, as a new attempt",
+                f"no request under another attempt than {name} followed",
+                since=at,
+                at=None,
+            )
 
 
 @check(
@@ -479,7 +514,7 @@ def work_repeated_within_bound(e: Evidence, found: Findings) -> None:
     bound = e.repeats_allowed
     if len(repeated) > bound:
         killed = ", ".join(str(kill.get("point")) for kill in e.history.kills) or "nothing"
-        beyond = repeated[bound]
+        beyond = sorted(repeated, key=lambda request: request.record.seq)[bound]
         found.broken(
             f"at most {bound} repeated model calls, after kills at {killed}",
             f"{len(repeated)} of them; request {beyond.n} is the first beyond",

@@ -66,7 +66,10 @@ def _asked(reply: Reply) -> list[tuple[str, str]]:
 
 
 def _asked_in(message: Message) -> list[tuple[str, str]]:
-    return [(call["function"]["name"], str(call["function"]["arguments"])) for call in message["tool_calls"]]
+    """The calls of a message, as they are asked for. A body that no provider accepts is read too, by the checks."""
+    calls = message["tool_calls"] if isinstance(message["tool_calls"], list) else []
+    functions = [call.get("function") for call in calls if isinstance(call, dict)]
+    return [(str(each.get("name")), str(each.get("arguments"))) for each in functions if isinstance(each, dict)]
 
 
 def reply_to(script: Script, messages: Sequence[Message]) -> Reply:

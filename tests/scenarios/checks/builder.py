@@ -43,6 +43,10 @@ class Tape:
         self.case = case
         self.lines = lines
 
+    def __repr__(self) -> str:
+        """Short, since what generates histories writes each one down that it drew."""
+        return f"<history of {len(self.lines)} records>"
+
     def all(self, kind: str, **match: Any) -> list[Line]:
         return [x for x in self.lines if x["kind"] == kind and all(x["data"].get(k) == v for k, v in match.items())]
 
@@ -429,7 +433,7 @@ class Scene:
         self.reach("tool.effect.done", name, call=made["call_id"], key=effect["idempotency_key"])
         effect["state"] = "succeeded"
         self.result(work, session, turn, made, text)
-        self.reach("tool.result.stored", name, call=made["call_id"], key=effect["idempotency_key"])
+        self.reach("tool.result.stored", name, call=made["call_id"], key=effect["idempotency_key"], ok=True)
 
     def request_effect(self, tool: str, key: str, arguments: dict[str, Any]) -> str:
         receiver = RECEIVERS.get(tool)

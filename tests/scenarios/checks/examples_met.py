@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from scenarios.case import Reply
 from tests.scenarios.checks.builder import Scene, Tape, call, replies, turn
-from tests.scenarios.checks.examples import Witnesses, breaks, change, good
+from tests.scenarios.checks.examples import EXAMPLES, Witnesses, breaks, change, good
 
 TWO = {"first": replies(last="one"), "second": replies(last="two")}
 
@@ -199,3 +199,8 @@ def the_reply_is_told_to_nobody(t: Tape) -> Witnesses:
 def the_reply_is_told_under_another_number(t: Tape) -> Witnesses:
     last = t.get("client.event", -1, type="reply")
     return t.get("client.heard", 1), t.again(last, last, event=99)
+
+
+def names() -> set[str]:
+    """The checks that have their examples here: they look at the facts of other checks once more."""
+    return {name for name, each in EXAMPLES.items() if each.good is not None and each.good.__module__ == __name__}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from faults.catalogue import POINTS
 from scenarios.checks import (
@@ -22,8 +25,9 @@ from scenarios.checks import (
 )
 from scenarios.checks import check as find
 from scenarios.checks.base import check
-from scenarios.history import History
-from tests.scenarios.checks.builder import Scene, call, turn
+from scenarios.history import History, as_line
+from tests.scenarios.checks.builder import Scene, Tape, call, turn
+from tests.scenarios.checks.generated_a import FEW, QUICK, later, names_of, one_of, recovered, renamed
 
 CLAIMED = [
     "ADM-1",
@@ -219,3 +223,152 @@ def test_a_check_promises_something_in_words() -> None:
         assert len(each.promise) > 30 and "\n" not in each.promise
     assert len({each.promise for each in CHECKS.values()}) == len(CHECKS)
     assert len(AREAS) == 9
+
+
+# What findings make of a check -------------------------------------------------------------------------------------------
+
+
+@given(facts=st.lists(st.booleans(), max_size=6), unclear=st.booleans(), crash=st.booleans())
+def test_the_worst_of_what_a_check_found_decides(facts: list[bool], unclear: bool, crash: bool) -> None:
+    """A crash shows nothing whatever came before it; a broken promise outweighs a doubt, and a doubt all that held."""
+
+    def body(e: Evidence, found: Findings) -> None:
+        for holds in facts:
+            found.verify(holds, "this", "that", since=None, at=None)
+        if unclear:
+            found.cannot_tell("two stories")
+        if crash:
+            raise RuntimeError("torn")
+
+    result = judge(Evidence(History(), turn().case), Check("made", ("ADM-1",), "it holds", body))
+    broken = facts.count(False)
+    assert result.examined == len(facts)
+    assert len(result.violations) == (0 if crash else broken)
+    if crash:
+        assert (result.status, result.why) == ("inconclusive", "the check itself failed: RuntimeError: torn")
+    elif broken:
+        assert (result.status, result.why) == ("violated", None)
+    elif unclear:
+        assert (result.status, result.why) == ("inconclusive", "two stories")
+    else:
+        assert result.status == ("held" if facts else "not run")
+
+
+def test_a_violation_counts_as_one_fact_at_least_and_keeps_its_kind() -> None:
+    def body(e: Evidence, found: Findings) -> None:
+        found.saw(0)
+        found.broken("this", "that", at=e.history.records[2])
+
+    result = judge(turn().evidence(), Check("made", ("ADM-1", "REC-1"), "it holds", body, kind="disagreement"))
+    assert (result.status, result.examined, result.clauses) == ("violated", 1, ["ADM-1", "REC-1"])
+    only = result.violations[0]
+    assert (only.kind, only.expected.seq, only.seen.seq, only.promise) == ("disagreement", None, 2, "it holds")
+
+
+# What no verdict may depend on -------------------------------------------------------------------------------------------
+
+
+def told(tape: Tape) -> dict[str, object]:
+    return {name: result.model_dump() for name, result in tape.results().items()}
+
+
+@QUICK
+@given(recovered())
+def test_judging_changes_nothing_and_says_the_same_again(t: Tape) -> None:
+    evidence = t.evidence()
+    before = evidence.history.lines()
+    first = run(evidence, CHECKS.values())
+    assert run(evidence, reversed(CHECKS.values())) == first[::-1]
+    assert evidence.history.lines() == before
+    assert {result.check: result.model_dump() for result in first} == told(t)
+
+
+@QUICK
+@given(recovered(), st.data())
+def test_the_logs_may_be_joined_in_any_order(t: Tape, data: st.DataObject) -> None:
+    """Client, world and harness write their own logs; what joins them is the clock alone."""
+    heads = ("client", "provider", "effect", "point", "snapshot")
+    logs = [[x for x in t.lines if x["kind"].startswith(head)] for head in heads]
+    logs.append([x for x in t.lines if not x["kind"].startswith(heads)])
+    joined = History.join(*data.draw(st.permutations(logs)))
+    assert joined == History.join(t.lines)
+    assert {r.check: r.model_dump() for r in run(Evidence(joined, t.case), CHECKS.values())} == told(t)
+
+
+@QUICK
+@given(recovered())
+def test_records_of_one_moment_keep_the_order_in_which_they_were_written(t: Tape) -> None:
+    before = told(t)
+    for line in t.lines:
+        line["t_ns"] = 5
+    after = told(t)
+    assert {name for name in before if before[name] != after[name]} <= {"retries-wait-their-time"}
+
+
+@pytest.mark.parametrize("change", [renamed, later])
+@FEW
+@given(t=recovered())
+def test_no_check_knows_a_name_a_pid_or_an_hour(t: Tape, change: Callable[[Tape], Tape]) -> None:
+    said = {name: (r.status, r.examined) for name, r in t.results().items()}
+    assert {name: (r.status, r.examined) for name, r in change(t).results().items()} == said
+
+
+AREAS_HERE = ("recovery", "intent", "ownership", "interface", "harness")
+HERE = [CHECKS[name] for area in AREAS_HERE for name in names_of(area)]
+
+
+# Evidence that was torn --------------------------------------------------------------------------------------------------
+
+
+@QUICK
+@given(recovered(), st.data())
+def test_no_prefix_of_a_right_history_is_ever_violated(t: Tape, data: st.DataObject) -> None:
+    """A harness that was itself killed leaves the beginning of a history. What must never happen has not happened in it,
+    and what must happen in the end is open."""
+    length = data.draw(st.integers(0, len(t.lines)))
+    results = run(Tape(t.case, t.lines[:length]).evidence(), HERE)
+    assert [r for r in results if r.violations] == []
+    if length <= t.lines.index(t.final):
+        ends = {each.name for each in HERE if "final" in each.needs}
+        assert {r.status for r in results if r.check in ends} == {"inconclusive"}
+
+
+@QUICK
+@given(recovered(), st.data())
+def test_a_line_that_is_torn_off_is_dropped_and_the_rest_is_judged(tmp_path: Path, t: Tape, data: st.DataObject) -> None:
+    stored = b"".join(as_line(line) for line in t.lines)
+    file = tmp_path / "history.jsonl"
+    size = data.draw(st.integers(1, len(stored)))
+    file.write_bytes(stored[:size])
+    history = History.read(file)
+    assert len(history.records) == stored[:size].count(b"\n")
+    assert all(result.status != "violated" for result in run(Evidence(history, t.case), HERE))
+
+
+@pytest.mark.parametrize("lacking", ["final", "settled", "unsettled"])
+@FEW
+@given(t=recovered())
+def test_what_needs_the_final_snapshot_says_why_it_has_none(t: Tape, lacking: str) -> None:
+    if lacking == "final":
+        t.drop(t.final)
+    elif lacking == "settled":
+        t.drop(t.get("case.settled"))
+    else:
+        t.get("case.settled")["data"]["settled"] = False
+    why = "no final snapshot was taken" if lacking == "final" else "the case did not come to rest"
+    for name, result in t.results().items():
+        if "final" in CHECKS[name].needs:
+            assert result.status == "inconclusive" and result.examined == 0, name
+            assert str(result.why).startswith(why)
+
+
+@QUICK
+@given(recovered(), st.data())
+def test_a_record_that_lacks_a_field_is_doubt_that_names_it(t: Tape, data: st.DataObject) -> None:
+    """A check that needs the field says which one it is; it neither raises nor passes over it as if all were well."""
+    line = one_of(data.draw, [x for x in t.lines if x["data"] and not x["kind"].startswith("case.")])
+    field = one_of(data.draw, sorted(line["data"]))
+    line["data"].pop(field)
+    doubtful = [r for r in t.results().values() if r.status == "inconclusive"]
+    assert [r.why for r in doubtful] == [f"the check itself failed: KeyError: {field!r}"] * len(doubtful)
+    assert all(not r.violations for r in doubtful)

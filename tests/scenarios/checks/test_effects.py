@@ -444,6 +444,11 @@ def test_only_who_died_at_the_intent_itself_and_was_left_alone_is_judged(tape: T
 STORED = plays(must=("charge",), tools=("read",), deaths=0)
 
 
+def tells(request: Line, name: str) -> bool:
+    """Whether a request tells the result of this call."""
+    return any(message.get("tool_call_id") == name for message in request["data"]["body"]["messages"])
+
+
 @BREACHES.of("stored-result-reused", STORED)
 def it_is_called_after_its_result_was_stored(t: Tape, pick: Pick) -> Witnesses:
     sent = last_sending(t)
@@ -466,7 +471,8 @@ def its_stored_failure_is_tried_again(t: Tape, pick: Pick) -> Witnesses:
 def it_is_called_anew_after_the_model_was_told(t: Tape, pick: Pick) -> Witnesses:
     sent = last_sending(t)
     t.drop(points_of(t, sent)["tool.result.stored"])
-    told = next(x for x in after(t, sent) if x["kind"] == "provider.request" and '"tool"' in str(x).replace("'", '"'))
+    name = effects_of(t, idempotency_key=sent["data"]["key"])[0]["call_id"]
+    told = next(x for x in after(t, sent) if x["kind"] == "provider.request" and tells(x, name))
     return told, t.again(sent, pick(after(t, told)), n=900, key="k_new")
 
 
@@ -491,6 +497,12 @@ def test_a_placeholder_is_no_result(tape: Tape) -> None:
             item["placeholder"] = item["kind"] == "tool_result"
     tape.again(sent, tape.final, n=900)
     not_examined(tape, "stored-result-reused")
+
+
+@pytest.mark.parametrize("other", ["read", "charge", "order"])
+@pytest.mark.parametrize("tool", ["mail", "publish"])
+def test_the_result_of_another_tool_with_equal_arguments_is_none_of_this_call(tool: str, other: str) -> None:
+    held(turn(call(other, n=1), call(tool, n=1)), "stored-result-reused")
 
 
 @FEW
@@ -736,6 +748,26 @@ def test_a_write_that_the_target_does_not_call_done_may_be_missing_or_have_happe
     fair(tape, "done-means-done")
     tape.drop(*tape.all("effect.applied"))
     fair(tape, "done-means-done")
+
+
+@FEW
+@given(DONE)
+def test_a_call_that_was_answered_with_an_error_has_failed_and_is_not_one_that_never_started(tape: Tape) -> None:
+    applied = tape.get("effect.applied")
+    tape.get("effect.answered", n=applied["data"]["n"])["data"]["status"] = 503
+    effects_of(tape, idempotency_key=applied["data"]["key"])[0]["state"] = "not_started"
+    caught(tape, "done-means-done", applied, tape.final)
+
+
+@FEW
+@given(DONE)
+def test_a_result_in_the_transcript_is_a_claim_also_without_an_effect(tape: Tape) -> None:
+    for view in everywhere(tape):
+        view["effects"] = []
+    held(tape, "done-means-done")
+    tape.drop(*tape.all("effect.applied"))
+    found = result(tape, "done-means-done").violations
+    assert len(found) == len({str(x["data"]["arguments"]) for x in tape.all("effect.received")})
 
 
 @SOME

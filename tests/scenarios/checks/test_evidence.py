@@ -498,18 +498,19 @@ def test_who_took_a_work_and_from_whom(events: list[Event]) -> None:
 
 
 @MANY
-@given(owned(), st.integers(0, 30))
-def test_an_owner_acts_until_it_claims_the_work_anew(events: list[Event], since: int) -> None:
+@given(owned())
+def test_an_owner_acts_until_it_claims_the_work_anew(events: list[Event]) -> None:
     e = evidence(events)
     for claim in [claim for claims in e.claims.values() for claim in claims]:
-        acts = []
-        for place, (kind, data) in enumerate(events):
-            if kind != "point.reached" or place <= since or (data["life"], data["work"]) != (claim.process[1], claim.work):
-                continue
-            if data["point"] in CLAIMS:
-                break
-            acts += [place] if data["point"] in OWNERS_WRITES else []
-        assert seqs(e.acts_after(claim, since)) == acts
+        who = (claim.process[1], claim.work)
+        mine = [(p, data["point"]) for p, (_, data) in enumerate(events) if (data.get("life"), data.get("work")) == who]
+        for since in range(len(events)):
+            acts = []
+            for place, point in [(place, point) for place, point in mine if place > since]:
+                if point in CLAIMS:
+                    break
+                acts += [place] if point in OWNERS_WRITES else []
+            assert seqs(e.acts_after(claim, since)) == acts
 
 
 @MANY

@@ -27,7 +27,6 @@ from tests.scenarios.checks.plays import (
     Pick,
     Witnesses,
     after,
-    caught,
     effects_of,
     everywhere,
     fair,
@@ -40,6 +39,7 @@ from tests.scenarios.checks.plays import (
     queued,
     reached,
     result,
+    results,
     safe_when_cut,
     undisturbed,
 )
@@ -210,6 +210,16 @@ def the_provider_refuses_it(t: Tape, pick: Pick) -> Witnesses:
 
 
 @FEW
+@given(st.sampled_from([7, "calls", ["call"], [{}], [{"id": "c", "function": 3}], [{"id": "c", "function": {}}]]))
+def test_a_body_that_no_provider_would_take_is_judged_all_the_same(calls: Any) -> None:
+    tape = turn()
+    line = tape.get("provider.request")
+    messages(line).insert(0, {"role": "assistant", "content": "", "tool_calls": calls})
+    assert result(tape, "request-acceptable").status == "violated"
+    assert all(found.status != "inconclusive" for found in results(tape).values())
+
+
+@FEW
 @given(plays())
 def test_each_request_is_looked_at_as_text_or_as_data(tape: Tape) -> None:
     for line in tape.all("provider.request"):
@@ -252,6 +262,20 @@ def test_what_stands_between_two_messages_hides_nothing(tape: Tape, stranger: bo
     assert (tape.seq(heard), tape.seq(line)) in found
 
 
+@FEW
+@given(queued(inputs=3, deaths=0))
+def test_one_that_was_in_flight_all_the_time_hides_no_order_of_the_others(tape: Tape) -> None:
+    sendings = tape.all("client.invoked", op="send")
+    heard = [tape.get("client.heard", call=line["data"]["call"]) for line in sendings]
+    tape.move(sendings[1], tape.get("case.opened"))
+    tape.move(heard[1], heard[-1])
+    line = tape.get("provider.request", -1)
+    users = [m for m in messages(line) if m["role"] == "user"]
+    users[0]["content"], users[2]["content"] = users[2]["content"], users[0]["content"]
+    found = [(v.expected.seq, v.seen.seq) for v in result(tape, "user-messages-in-order").violations]
+    assert (tape.seq(heard[0]), tape.seq(line)) in found
+
+
 @SOME
 @given(queued(inputs=2, deaths=0))
 def test_messages_that_were_in_flight_together_may_stand_either_way(tape: Tape) -> None:
@@ -290,13 +314,12 @@ def another_text_is_told(t: Tape, pick: Pick) -> Witnesses:
     message = pick([m for m in messages(line) if m["role"] == "tool"])
     text = message["content"]
     message["content"] = pick(["something else", "", f"{text}0", f"x{text}", text[:-1]])
-    return _since(t, message["tool_call_id"], line), line
+    return _since(t, message["tool_call_id"]), line
 
 
-def _since(t: Tape, name: str, line: Line) -> Line | None:
-    """The first request before this one that told the real result of a call."""
-    before = [x for x in requests_with(t, "tool", tool_call_id=name) if x["t_ns"] < line["t_ns"]]
-    return before[0] if before else None
+def _since(t: Tape, name: str) -> Line:
+    """Where the real result of a call was stored."""
+    return next(x for x in reached(t, "tool.result.stored") if x["data"]["detail"]["call"] == name)
 
 
 @BREACHES.of("results-match-their-calls", ANY_RESULT, "stored-result-reused")
@@ -306,7 +329,7 @@ def two_results_change_places(t: Tape, pick: Pick) -> Witnesses:
     told = [m for m in messages(line) if m["role"] == "tool"]
     first, second = next((a, b) for a in told for b in told if a["content"] != b["content"])
     first["content"], second["content"] = second["content"], first["content"]
-    return _since(t, first["tool_call_id"], line), line
+    return _since(t, first["tool_call_id"]), line
 
 
 @BREACHES.of("results-match-their-calls", ANY_RESULT)
@@ -319,7 +342,7 @@ def a_real_result_is_forgotten(t: Tape, pick: Pick) -> Witnesses:
     for view in everywhere(t):
         made = {"item": 90, "kind": "tool_result", "call_id": name, "text": PLACEHOLDER, "placeholder": True}
         view["transcript"].append(made)
-    return _since(t, name, at), at
+    return _since(t, name), at
 
 
 @BREACHES.of("results-match-their-calls", UNKNOWN)
@@ -343,6 +366,17 @@ def each_unknown_outcome_has_its_own_words(t: Tape, pick: Pick) -> Witnesses:
     return None, t.final
 
 
+@pytest.mark.parametrize("alike", ["{}0", "x{}", "{}_2"])
+@FEW
+@given(tape=ANY_RESULT)
+def test_a_text_that_only_holds_the_letters_of_a_result_is_another(tape: Tape, alike: str) -> None:
+    line = requests_with(tape, "tool")[-1]
+    message = next(m for m in messages(line) if m["role"] == "tool")
+    message["content"] = alike.format(message["content"])
+    found = [(v.expected.seq, v.seen.seq) for v in result(tape, "results-match-their-calls").violations]
+    assert found == [(tape.seq(_since(tape, message["tool_call_id"])), tape.seq(line))]
+
+
 @SOME
 @given(ANY_RESULT, st.sampled_from(["[late] {}", "{} (asked for)", "It says: {}."]))
 def test_a_remark_around_a_result_changes_nothing(tape: Tape, remark: str) -> None:
@@ -354,18 +388,17 @@ def test_a_remark_around_a_result_changes_nothing(tape: Tape, remark: str) -> No
 
 @SOME
 @given(ANY_RESULT, st.data())
-def test_a_call_that_is_made_only_later_is_told_as_unknown(tape: Tape, data: st.DataObject) -> None:
+def test_a_call_whose_result_is_known_only_later_is_told_as_unknown(tape: Tape, data: st.DataObject) -> None:
     line = data.draw(st.sampled_from(requests_with(tape, "tool")))
-    message = data.draw(st.sampled_from([m for m in messages(line) if m["role"] == "tool"]))
-    message["content"] = "The outcome is unknown."
-    assert result(tape, "results-match-their-calls").status == "violated", "its result had long been stored"
-    points = [x for x in tape.all("point.reached") if (x["data"]["detail"] or {}).get("call") == message["tool_call_id"]]
-    for point in points:
-        tape.move(point, tape.get("provider.request", -1))
-    for other in requests_with(tape, "tool", tool_call_id=message["tool_call_id"]):
-        told = next(m for m in messages(other) if m.get("tool_call_id") == message["tool_call_id"])
-        told["content"] = "The outcome is unknown."
-    fair(tape, "results-match-their-calls")
+    name = data.draw(st.sampled_from([m["tool_call_id"] for m in messages(line) if m["role"] == "tool"]))
+    telling = requests_with(tape, "tool", tool_call_id=name)
+    for other in telling:
+        next(m for m in messages(other) if m.get("tool_call_id") == name)["content"] = "The outcome is unknown."
+    stored = _since(tape, name)
+    found = [(v.expected.seq, v.seen.seq) for v in result(tape, "results-match-their-calls").violations]
+    assert found == [(tape.seq(stored), tape.seq(other)) for other in telling], "its result had been stored before"
+    tape.move(stored, telling[-1])
+    held(tape, "results-match-their-calls")
 
 
 @FEW
@@ -428,8 +461,8 @@ def test_a_reply_that_is_still_streamed_may_grow_and_be_whole(tape: Tape, more: 
     partial.update(text=partial["text"] + more, complete=whole)
     held(tape, "transcript-append-only")
     partial["text"] = partial["text"][:-1] + "#"
-    fair_again = result(tape, "transcript-append-only").status
-    assert (fair_again == "violated") == (more == ""), "what was committed of it has changed"
+    rewritten = result(tape, "transcript-append-only").status == "violated"
+    assert rewritten == (more == ""), "what had been committed of it is no longer there"
 
 
 def test_one_snapshot_shows_no_change() -> None:
@@ -785,10 +818,3 @@ def test_a_verdict_does_not_depend_on_names_clocks_neighbours_or_repetition(
 @given(st.one_of(plays(), CUT, RECOVERED), st.integers(0, 200))
 def test_no_beginning_of_a_right_run_is_violated(tape: Tape, length: int) -> None:
     safe_when_cut(tape, CHECKS, length)
-
-
-def test_a_breach_names_what_it_breaks_once() -> None:
-    tape = turn(call("read", n=1))
-    line = requests_with(tape, "tool")[0]
-    messages(line).append({"role": "assistant", "content": "all is done"})
-    caught(tape, "request-acceptable", None, line, ("history-told-as-stored",))

@@ -171,27 +171,32 @@ def an_attempt_stays_open(t: Tape, pick: Pick) -> Witnesses:
     return billed(t, row), t.final
 
 
+INVENTED = (
+    {"state": "known", "input_tokens": 5, "output_tokens": 5},
+    {"state": "known", "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0},
+    {"state": "unknown", "watermark_tokens": 3},
+    {"state": "unknown", "input_tokens": 7},
+    {"state": "open"},
+)
+
+
+def add(t: Tape, view: dict[str, Any], made: dict[str, Any]) -> None:
+    """A row of an attempt that was never sent, and the totals derived anew."""
+    view["attempts"].append({**dict.fromkeys((*COUNTS, "watermark_tokens")), "attempt": "a_made_up", **made})
+    rebuild(t)
+
+
 @BREACHES.of("usage-equals-billed", KNOWN, *MORE)
 def usage_is_invented(t: Tape, pick: Pick) -> Witnesses:
-    made = pick(
-        [
-            {"state": "known", "input_tokens": 5, "output_tokens": 5},
-            {"state": "known", "input_tokens": 0, "cached_tokens": 0, "output_tokens": 0},
-            {"state": "unknown", "watermark_tokens": 3},
-            {"state": "unknown", "input_tokens": 7},
-            {"state": "open"},
-        ]
-    )
-    pick(list(t.final["data"]["sessions"].values()))["attempts"].append({"attempt": "a_made_up", **made})
-    rebuild_loosely(t)
+    add(t, pick(list(t.final["data"]["sessions"].values())), pick(INVENTED))
     return None, t.final
 
 
-def rebuild_loosely(t: Tape) -> None:
-    for row in ledger(t):
-        for name in (*COUNTS, "watermark_tokens"):
-            row.setdefault(name, None)
-    rebuild(t)
+@pytest.mark.parametrize("made", INVENTED)
+def test_no_row_of_an_attempt_that_was_never_sent_says_more_than_unknown(made: dict[str, Any]) -> None:
+    tape = turn()
+    add(tape, tape.view(), made)
+    caught(tape, "usage-equals-billed", None, tape.final, MORE)
 
 
 @SOME

@@ -21,7 +21,7 @@ NAME_LENGTH_MAX = 96
 REPORT_FILES = ("report.json", "junit.xml", "report.md", "report.html", "plan.json")
 FOLDERS = {
     "cells": (".html", ".json"),
-    "repro": (".json", ".md"),
+    "repro": (".json", ".md", ".py"),
     "cases": (".json",),
     "histories": (".jsonl.gz",),
     "running": (".jsonl",),

@@ -133,6 +133,18 @@ class Cell(_Data):
     vacuous: list[str] = []
 
 
+class Script(_Data):
+    """The file that plays a failed case by itself: its text, or why there is none."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str | None = None
+    why_not: str | None = None
+
+
+NO_SCRIPT = Script()
+
+
 class ClauseRow(_Data):
     """One clause of the contract: its state over all cells, how many cells speak for it, which mutants show that a check
     of it can fail."""

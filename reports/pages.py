@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from reports import timeline, words
-from reports.model import WORST_FIRST, Cell, ClauseRow, Report, Violation
+from reports.model import NO_SCRIPT, WORST_FIRST, Cell, ClauseRow, Report, Script, Violation
 
 GLYPH: dict[str, str] = {
     "held": "✓",
@@ -137,7 +137,7 @@ def report_page(report: Report, folder: Path | None = None) -> str:
 def all_violations(cell: Cell) -> list[Violation]:
     """Every violation of a cell once, those that its checks carry and those that stand on the cell itself."""
     found = [*cell.violations, *(violation for check in cell.checks for violation in check.violations)]
-    return list({violation.model_dump_json(): violation for violation in found}.values())
+    return list({repr(violation): violation for violation in found}.values())  # JSON cannot carry a lone surrogate
 
 
 def _findings(cells: Iterable[Cell], folder: Path | None) -> list[dict[str, Any]]:
@@ -256,6 +256,7 @@ def cell_page(
     point: Mapping[str, Any] | None = None,
     *,
     folder: Path | None = None,
+    script: Script = NO_SCRIPT,
 ) -> str:
     """One cell as an HTML page. `records` are those of its history, in order; `point` is its breakpoint as declared."""
     said = [words.say(record["kind"], record["data"]) for record in records]
@@ -272,6 +273,7 @@ def cell_page(
             shown=shown,
             command=words.replay_command(cell, folder),
             repro=cell.repro.removesuffix(".json") if cell.repro else None,
+            script=script,
             steps=words.steps_in_words(case),
             plan=words.plan_in_words(case),
             records=bool(records),

@@ -13,14 +13,20 @@ from typing import Any
 
 from reports import words
 from reports.digest import PREFIX, canonical
+from reports.files import safe_name
 from reports.markdown import block, code, plain
-from reports.model import Cell, Violation
+from reports.model import NO_SCRIPT, Cell, Script, Violation
 from reports.pages import all_violations
 from reports.timeline import since
 
 SCHEMA = "killpoint.repro/1"
 RECORDS_BEFORE_END = 30
 RECORDS_AROUND = 4
+_ALONE = (
+    "With the file beside this report, which needs Python's standard library and the runtime's command only. It ends with"
+    " status 1 if this is reproduced, 3 if another violation comes, 0 if it is no longer reproduced; its first lines say"
+    " what has to be there:"
+)
 
 
 def repro(cell: Cell, case: Mapping[str, Any], versions: Mapping[str, str]) -> dict[str, Any]:
@@ -45,6 +51,7 @@ def bug_report(
     point: Mapping[str, Any] | None,
     versions: Mapping[str, str],
     folder: Path | None = None,
+    script: Script = NO_SCRIPT,
 ) -> str:
     """The draft of a bug report, in Markdown. Someone reads it before it is sent; it names nobody and sends nothing."""
     found = all_violations(cell)
@@ -58,7 +65,7 @@ def bug_report(
         else f"The case has no breakpoint; the fault: {fault}.",
         f"The breakpoint {plain(point['sentence'], 400)}." if point and point.get("sentence") else "",
         *(_broken(violation) for violation in found),
-        "## How to see it\n\n" + block(words.replay_command(cell, folder)) + "\n\n" + _plan(case),
+        "## How to see it\n\n" + _how(cell, script, folder) + "\n\n" + _plan(case),
         "## The last part of the timeline\n\n" + block(_timeline(records, found)) if records else "",
         "## Versions\n\n" + "\n".join(f"- {plain(name, 60)}: {plain(version, 120)}" for name, version in versions.items())
         if versions
@@ -66,6 +73,17 @@ def bug_report(
         f"Evidence: {code(cell.digest)}" if cell.digest else "",
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _how(cell: Cell, script: Script, folder: Path | None) -> str:
+    """The command that plays it again; and, where there is one, the file that does so by itself."""
+    replay = block(words.replay_command(cell, folder))
+    if script.text:
+        alone = f"python3 {safe_name(cell.id)}.py"
+        return f"{_ALONE}\n\n{block(alone)}\n\nWith Killpoint:\n\n{replay}"
+    return (
+        f"{replay}\n\nThere is no file that plays it by itself: {plain(script.why_not, 300)}." if script.why_not else replay
+    )
 
 
 def _broken(violation: Violation) -> str:

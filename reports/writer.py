@@ -3,7 +3,8 @@
 ```
 report.json  report.html  report.md  junit.xml
 cells/<name>.html            one page for each cell
-repro/<name>.json  .md       for each cell that failed: the evidence, and the draft of a bug report
+repro/<name>.json  .md  .py  for each cell that failed: the evidence, the draft of a bug report, and a file that plays
+                             the case by itself
 cases/<name>.json            put there by whoever runs the cases, under the same name
 ```
 
@@ -22,11 +23,11 @@ from typing import Any
 from reports.files import atomic_write, prepare, safe_name
 from reports.junit import junit
 from reports.markdown import markdown
-from reports.model import Cell, Report
+from reports.model import NO_SCRIPT, Cell, Report, Script
 from reports.pages import cell_page, report_page
 from reports.repro import bug_report, repro
 
-__all__ = ["atomic_write", "prepare", "safe_name", "write_cell", "write_index"]
+__all__ = ["atomic_write", "has_repro", "prepare", "safe_name", "write_cell", "write_index"]
 
 
 def write_cell(
@@ -37,19 +38,27 @@ def write_cell(
     point: Mapping[str, Any] | None = None,
     *,
     versions: Mapping[str, str] | None = None,
+    script: Script = NO_SCRIPT,
 ) -> Cell:
     """Write the page of one cell and, if it was violated, its repro. Gives the cell back with `page` and `repro` filled in;
     that one belongs into the report. `folder` has been prepared; `history_records` are in order, so a witness's `seq` is
-    a place in them. Raises OSError if the disk refuses."""
+    a place in them. `script` is the file that plays the case by itself. Raises OSError if the disk refuses."""
     name = safe_name(cell.id)
-    failed = cell.status == "violated" and not cell.canary
+    failed = has_repro(cell)
     cell = cell.model_copy(update={"page": f"cells/{name}.html", "repro": f"repro/{name}.json" if failed else None})
     if failed:
         known = versions or {}
         atomic_write(folder / "repro" / f"{name}.json", _json(repro(cell, case, known)))
-        atomic_write(folder / "repro" / f"{name}.md", bug_report(cell, history_records, case, point, known, folder))
-    atomic_write(folder / f"cells/{name}.html", cell_page(cell, history_records, case, point, folder=folder))
+        atomic_write(folder / "repro" / f"{name}.md", bug_report(cell, history_records, case, point, known, folder, script))
+        if script.text:
+            atomic_write(folder / "repro" / f"{name}.py", script.text)
+    atomic_write(folder / f"cells/{name}.html", cell_page(cell, history_records, case, point, folder=folder, script=script))
     return cell
+
+
+def has_repro(cell: Cell) -> bool:
+    """Whether a cell gets the files for its makers: one that failed, and was not meant to."""
+    return cell.status == "violated" and not cell.canary
 
 
 def write_index(folder: Path, report: Report) -> None:

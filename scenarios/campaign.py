@@ -7,7 +7,8 @@ DIR/plan.json        what was wanted, and every case that belongs to the run
 DIR/cases/           one case file for each: what `killpoint replay` takes
 DIR/histories/       one stored history for each played case: what `killpoint report` judges again
 DIR/cells/           one cell for each, as data and as a page
-DIR/repros/          for each failed cell a case with its expected violations, and the draft of a bug report
+DIR/repro/           for each failed cell a case with its expected violations, the draft of a bug report, and a file that
+                     plays the case by itself
 DIR/report.*         report.json, report.html, report.md; junit.xml
 """
 
@@ -29,8 +30,9 @@ from faults.catalogue import POINTS
 from faults.catalogue import matching as points_matching
 from faults.table import matching as faults_matching
 from reports import assemble, writer
-from reports.model import Cell, Report
-from scenarios import checks, library, matrix, mutants, track_record, vacuity
+from reports.model import NO_SCRIPT, Cell, Report, Script
+from reports.pages import all_violations
+from scenarios import checks, library, matrix, mutants, reproducer, track_record, vacuity
 from scenarios.case import Case, CaseError, load
 from scenarios.contract import clauses
 from scenarios.engine import Engine, Judged, load_history, store_history
@@ -42,6 +44,8 @@ from scenarios.targets import target as target_named
 from scenarios.versions import versions
 from scenarios.world.handle import World
 
+# Each is half a megabyte; whoever has fifty wants the first of them.
+SCRIPTS_MAX = 50
 CANARY_ID = "canary/effect.applied#1/worker-killed"
 
 
@@ -132,7 +136,8 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
         writer.atomic_write(case_path(out, case.id), case.to_json())
     for case, played in before:
         store_history(history_path(out, case.id), played.lines)
-        write_cell(out, case, played.cell, played.lines, plan.versions)
+        script = script_of(out, case, played.cell, target, plan.versions, {})
+        write_cell(out, case, played.cell, played.lines, plan.versions, script)
     plan.cases = [case_path(out, case.id).name for case in cases]
     plan.ids = [case.id for case in cases]
     plan.prepared = len(before)
@@ -197,20 +202,45 @@ def play_and_write(engine: Engine, case: Case, out: Path) -> Cell:
     """Play one case of a run, judge it, and write down everything that is known about it."""
     judged = engine.play(case)
     store_history(history_path(out, case.id), judged.lines)
-    return write_cell(out, case, judged.cell, judged.lines, engine.versions)
+    script = script_of(out, case, judged.cell, engine.target, engine.versions, engine.environment)
+    return write_cell(out, case, judged.cell, judged.lines, engine.versions, script)
+
+
+def script_of(
+    out: Path, case: Case, cell: Cell, target: Target, known: Mapping[str, str], environment: Mapping[str, str]
+) -> Script:
+    """The file that plays a failed cell by itself, or why there is none; empty for a cell that did not fail."""
+    if not writer.has_repro(cell):
+        return NO_SCRIPT
+    if len(list((out / "repro").glob("*.py"))) >= SCRIPTS_MAX:
+        return Script(why_not=f"this run has {SCRIPTS_MAX} of them already")
+    try:
+        text = reproducer.write(case, target, all_violations(cell), known, environment)
+    except ValueError as error:
+        return Script(why_not=str(error))
+    return Script(text=text)
 
 
 def write_cell(
-    out: Path, case: Case, cell: Cell, lines: list[dict[str, Any]], known: Mapping[str, str] | None = None
+    out: Path,
+    case: Case,
+    cell: Cell,
+    lines: list[dict[str, Any]],
+    known: Mapping[str, str] | None = None,
+    script: Script | None = None,
 ) -> Cell:
     """Write the cell's data and page, and for a failed one its reproducer and the draft of a bug report.
 
-    lines: the history in its joined order, so that a record's place is its `seq`.
+    lines: the history in its joined order, so that a record's place is its `seq`. script: the file that plays it by
+    itself; without one, that which was written before stays.
     """
+    if script is None:
+        before = out / "repro" / f"{writer.safe_name(case.id)}.py"
+        script = Script(text=before.read_text("utf-8") if writer.has_repro(cell) and before.is_file() else None)
     cell = cell.model_copy(update={"case": f"cases/{case_path(out, case.id).name}"})
     records = [{"seq": place, **line} for place, line in enumerate(lines)]
     point = next((asdict_point(each) for each in POINTS if each.name == cell.point), None)
-    cell = writer.write_cell(out, cell, records, json.loads(case.to_json()), point, versions=known)
+    cell = writer.write_cell(out, cell, records, json.loads(case.to_json()), point, versions=known, script=script)
     writer.atomic_write(cell_path(out, case.id), cell.model_dump_json())
     return cell
 

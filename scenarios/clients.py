@@ -325,11 +325,11 @@ class _EventStream:
 class StdioClient:
     """A user of a program that reads one JSON object a line and answers with `accepted` and `done` lines.
 
-    The program's own `--show` command gives its state; `shape` turns that into the sessions of a snapshot.
+    show: gives the sessions of a snapshot from what the program's own `--show` prints.
     """
 
     def __init__(self, stage: Stage, show: Any, name: str = "user") -> None:
-        self._stage, self._show, self._name = stage, show, name
+        self._stage, self.show, self._name = stage, show, name
         self._calls = itertools.count(1)
         self._condition = threading.Condition()
         self._places: Places | None = None
@@ -427,7 +427,7 @@ class StdioClient:
 
     def snapshot(self) -> dict[str, Any] | None:
         places = self._places
-        return None if places is None else self._show(self._stage, places)
+        return None if places is None else self.show(self._stage, places)
 
     def at_rest(self) -> bool:
         with self._condition:

@@ -170,7 +170,7 @@ def explore(target: Target, wish: Wish, out: Path, jobs: int, console: Console) 
     """
     writer.prepare(out)
     explored = Explored(wish, target)
-    environment = {"REFERENCE_MUTANT": wish.mutant} if wish.mutant else {}
+    environment = _environment(wish)
     with Lanes(target, jobs, environment, LATE_POINT_S_MAX) as lanes:
         try:
             _Exploration(explored, lanes, out, console).run()
@@ -261,7 +261,7 @@ class _Exploration:
         failure.plays = self._explored.plays - before
         self._database.save(self._key, failure.case.to_json().encode())
         self._explored.failures.append(failure)
-        _write_failure(failure, self._out, self._lanes.target)
+        _write_failure(failure, self._out, self._lanes.target, _environment(self._wish))
         self._console.print(
             f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
         )
@@ -307,13 +307,20 @@ def _counts(explored: Explored) -> str:
     return f"{explored.statuses.total()} schedules ({told}), {len(explored.failures)} failures"
 
 
-def _write_failure(failure: Failure, out: Path, target: Target) -> None:
+def _environment(wish: Wish) -> dict[str, str]:
+    """What the target gets besides its own variables."""
+    return {"REFERENCE_MUTANT": wish.mutant} if wish.mutant else {}
+
+
+def _write_failure(failure: Failure, out: Path, target: Target, environment: Mapping[str, str]) -> None:
     assert failure.judged is not None
     case = failure.case
     writer.atomic_write(campaign.case_path(out, case.id), case.to_json())
     store_history(campaign.history_path(out, case.id), failure.judged.lines)
     cell = failure.judged.cell.model_copy(update={"id": case.id})
-    campaign.write_cell(out, case, cell, failure.judged.lines, versions(target))
+    known = versions(target)
+    script = campaign.script_of(out, case, cell, target, known, environment)
+    campaign.write_cell(out, case, cell, failure.judged.lines, known, script)
 
 
 def _write(explored: Explored, out: Path) -> None:

@@ -137,7 +137,9 @@ class _Sweep:
     def _keep(self, case: Case, judged: Judged) -> None:
         campaign.keep_case(self._out, self._plan, case)
         store_history(campaign.history_path(self._out, case.id), judged.lines)
-        campaign.write_cell(self._out, case, judged.cell, judged.lines, self._plan.versions)
+        known = self._plan.versions
+        script = campaign.script_of(self._out, case, judged.cell, self._lanes.target, known, {})
+        campaign.write_cell(self._out, case, judged.cell, judged.lines, known, script)
         if time.monotonic() - self._told >= PLAIN_LINE_EVERY_S:
             self._told = time.monotonic()
             campaign.write_report(self._out, self._plan, finished=False)

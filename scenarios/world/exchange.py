@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Protocol
 
-from starlette.types import Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
-
 from scenarios.world.sites import GO, Answer, Sites
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 # Beyond the bound a body is still read and thrown away, up to this many times the bound, so that an honest client can
 # finish writing and read why it was refused.
@@ -36,31 +37,17 @@ class Room(Protocol):
     live: set[Exchange]
 
 
-class Connection(H11Protocol):
-    """A connection that tells the exchange on it when it is lost."""
+class Connection(Protocol):
+    """What an exchange needs of the connection that its request came in on, whoever serves it."""
 
-    exchange: Exchange | None = None
-    lost = False
+    exchange: Exchange | None
+    lost: bool
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Hand this connection to every request that comes in on it."""
-        super().connection_made(transport)
-        # Head and body are two writes; without this the second would wait for the client's delayed acknowledgement.
-        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        app = self.app
+    def abort(self) -> None:
+        """Close it at once, without another byte."""
 
-        async def with_connection(scope: Any, receive: Any, send: Any) -> None:
-            scope["state"]["connection"] = self
-            await app(scope, receive, send)
-
-        self.app = with_connection
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the exchange before anything else can run."""
-        self.lost = True
-        super().connection_lost(exc)
-        if self.exchange is not None:
-            self.exchange.tell_lost()
+    def keep_reading(self) -> None:
+        """Read on, also while nobody asks for a body, so that its end is seen."""
 
 
 class Exchange:
@@ -69,7 +56,7 @@ class Exchange:
     over: whether the case was closed while the world had the request.
     """
 
-    def __init__(self, room: Room, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, room: Room, scope: Message, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         self.over = False
         self.query: bytes = scope["query_string"]
@@ -107,7 +94,7 @@ class Exchange:
         self.over = True
         if not self._ended.done():
             self._ended.set_result(None)
-        self._connection.transport.abort()
+        self._connection.abort()
 
     async def body(self, bytes_max: int) -> bytes:
         """The whole body. Raises TooLarge beyond the bound, Gone if it never came whole."""
@@ -125,8 +112,7 @@ class Exchange:
             more = message.get("more_body", False)
         if size > bytes_max:
             raise TooLarge
-        # A large body makes the server stop reading, and what is not read from cannot be seen to close.
-        self._connection.flow.resume_reading()
+        self._connection.keep_reading()
         return b"".join(parts)
 
     async def stand(self, point: str, n: int, **detail: Any) -> Answer | None:
@@ -160,5 +146,5 @@ class Exchange:
 
     async def cut(self) -> None:
         """Close the connection without another byte."""
-        self._connection.transport.abort()
+        self._connection.abort()
         await self._lost

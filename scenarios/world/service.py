@@ -18,7 +18,7 @@ import secrets
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,8 +32,10 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from scenarios.case import CASE_BYTES_MAX, Script
-from scenarios.world import effects, provider
-from scenarios.world.exchange import Connection, Exchange, Gone
+from scenarios.world import provider
+from scenarios.world.addresses import ADDRESSES, Handler
+from scenarios.world.connection import Connection
+from scenarios.world.exchange import Exchange
 from scenarios.world.log import WorldLog
 from scenarios.world.sites import SITES, Sites
 from scenarios.world.state import CaseWorld
@@ -42,8 +44,6 @@ from scenarios.world.state import CaseWorld
 KEEP_ALIVE_S = 3600
 SHUTDOWN_S_MAX = 2
 _CASE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
-
-Handler = Callable[[CaseWorld, Exchange], Awaitable[None]]
 
 
 def _absolute(path: Path) -> Path:
@@ -119,15 +119,8 @@ class Endpoint:
             raise HTTPException(404, f"no case {case_id!r} is open in this world")
         if scope["method"] != self._method:
             raise HTTPException(405, f"only {self._method} is answered here", headers={"Allow": self._method})
-        with Exchange(case, scope, receive, send) as exchange:
-            try:
-                await self._handler(case, exchange)
-            except Gone:
-                return
-            except Exception as error:
-                # Whatever it is, the world has not kept its promise to log before it answers: nothing more is sent.
-                case.faults.append(f"{scope['method']} {scope['path']}: {type(error).__name__}: {error}")
-                await exchange.cut()
+        request = f"{scope['method']} {scope['path']}"
+        await case.answer(Exchange(case, scope, receive, send), self._handler, request)
 
 
 class Admin:
@@ -176,15 +169,9 @@ def application(cases: Cases, token: str) -> Starlette:
     """The world as an ASGI application."""
     admin = Admin(cases, token)
 
-    def at(path: str, method: str, handler: Handler) -> Route:
-        return Route(f"/c/{{case}}{path}", Endpoint(cases, method, handler))
-
     return Starlette(
         routes=[
-            at("/v1/chat/completions", "POST", provider.completions),
-            *(at(f"/effects/{name}", "POST", effects.receiver(name)) for name in effects.RECEIVERS),
-            at("/effects/state", "GET", effects.state),
-            at("/v1/models", "GET", provider.models),
+            *(Route(f"/c/{{case}}{path}", Endpoint(cases, *answered)) for path, answered in ADDRESSES.items()),
             Route("/admin/cases", admin.open, methods=["POST"]),
             Route("/admin/cases/{case}", admin.close, methods=["DELETE"]),
         ],

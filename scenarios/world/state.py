@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from scenarios.case import Script
-from scenarios.world.exchange import Exchange
+from scenarios.world.exchange import Exchange, Gone
 from scenarios.world.log import WorldLog
 from scenarios.world.sites import Sites
 
@@ -69,6 +70,21 @@ class CaseWorld:
         self._writes.append(write)
         self.log.append(("effect.applied", fields))
         return write
+
+    async def answer(
+        self, exchange: Exchange, handler: Callable[[CaseWorld, Exchange], Awaitable[None]], request: str
+    ) -> None:
+        """Have `handler` answer a request of the target. What fails in the world itself is kept as a fault of the case;
+        `request` says in it what was asked."""
+        with exchange:
+            try:
+                await handler(self, exchange)
+            except Gone:
+                return
+            except Exception as error:
+                # Whatever it is, the world has not kept its promise to log before it answers: nothing more is sent.
+                self.faults.append(f"{request}: {type(error).__name__}: {error}")
+                await exchange.cut()
 
     async def close(self) -> None:
         """End what is held or streaming, wait until each request has been logged to its end, and close the log."""

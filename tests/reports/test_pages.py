@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reports.assemble import assemble
-from reports.model import CheckResult, Comparisons, Evidence, Kill, Violation, Witness
+from reports.model import CheckResult, Comparisons, Evidence, Kill, Script, Violation, Witness
 from reports.pages import cell_page, report_page
 from reports.words import place_in_words
 from tests.reports import made_up
@@ -296,3 +296,10 @@ def test_every_text_colour_has_contrast_enough(theme: int) -> None:
         assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground)
     for text in ("held", "violated", "inconclusive", "void", "quiet"):
         assert contrast(colours[text], colours[f"{text}-wash"]) >= 4.5, text
+
+
+def test_a_cell_page_links_the_file_that_plays_it_by_itself_or_says_why_there_is_none() -> None:
+    cell = made_up.cell("c", "violated", violations=[made_up.violation()], repro="repro/c.json")
+    assert 'href="../repro/c.py"' in cell_page(cell, [], made_up.case("c"), script=Script(text="pass"))
+    without = cell_page(cell, [], made_up.case("c"), script=Script(why_not="its client is <its> own"))
+    assert "There is no file that plays it by itself: its client is &lt;its&gt; own." in without and "c.py" not in without

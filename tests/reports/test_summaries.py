@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from reports.assemble import assemble
 from reports.diff import compare, load
 from reports.digest import canonical, digest, verify
+from reports.files import safe_name
 from reports.junit import junit
 from reports.markdown import BYTES_MAX, block, code, markdown
-from reports.model import Report, Violation, Witness
+from reports.model import NO_SCRIPT, Report, Script, Violation, Witness
 from reports.repro import bug_report, repro
 from tests.reports import made_up
 from tests.reports.made_up import cell
@@ -282,3 +283,16 @@ def test_any_alteration_is_seen(case: Any, records: Any, snapshots: Any, other: 
 def test_evidence_that_is_no_data_any_more_is_not_the_evidence() -> None:
     assert not verify("sha256:00", {"a": float("nan")}, [], {}, {})
     assert not verify("sha256:00", {}, [{"kind": "k"}], {}, {})
+
+
+def test_a_draft_names_the_file_that_plays_it_by_itself_or_why_there_is_none() -> None:
+    cell = made_up.cell("mail/x#1/worker-killed", "violated", violations=[made_up.violation()])
+
+    def drafted(script: Script) -> str:
+        return bug_report(cell, [], made_up.case(cell.id), None, {}, None, script)
+
+    assert f"python3 {safe_name(cell.id)}.py" in drafted(Script(text="pass"))
+    assert "There is no file that plays it by itself: its client is its own." in drafted(
+        Script(why_not="its client is its own")
+    )
+    assert "by itself" not in drafted(NO_SCRIPT) and "python3" not in drafted(NO_SCRIPT)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -33,13 +33,13 @@ def killpoint(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 class Running:
-    """A `killpoint` command that is still running, in a session of its own, and everything that came of it."""
+    """A `killpoint` or other command that is still running, in a session of its own, and everything that came of it."""
 
-    def __init__(self, *arguments: str, cwd: Path) -> None:
+    def __init__(self, *arguments: str, cwd: Path, command: Sequence[str] = (sys.executable, "-c", CODE)) -> None:
         self._mark = f"RUN_MARK={uuid.uuid4()}"
         name, _, value = self._mark.partition("=")
         self.process = subprocess.Popen(
-            [sys.executable, "-c", CODE, *arguments],
+            [*command, *arguments],
             cwd=cwd,
             env={**environment(), name: value},
             stdout=subprocess.PIPE,

@@ -9,13 +9,20 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reports.model import NO_SCRIPT, Cell, Script
+from scenarios import campaign, matrix
 from scenarios.campaign import CANARY_ID
 from scenarios.cli import main
+from scenarios.judge import broken_off
+from scenarios.target import Places, Target
+from scenarios.targets import target as target_named
+from tests.reports import made_up
 from tests.scenarios.runs import RUN_S_MAX, environment, killpoint
 
 SELECTION = ("--scenario", "plain", "--point", "turn.*", "--fault", "worker-killed")
@@ -295,6 +302,47 @@ def test_a_reproducer_shows_the_same_violation_and_none_on_a_target_that_is_righ
     assert main(["replay", str(path), "--target", "reference"]) == 0
     said = capsys.readouterr().out
     assert "changed since it was recorded: target was naive" in said and "1 of 1: held: no longer reproduced" in said
+
+
+def test_a_failed_cell_has_a_file_that_plays_it_by_itself_and_its_page_and_report_name_it(
+    rejected: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(rejected[2], out)
+    (file,) = (out / "repro").glob("*.py")
+    assert main(["report", str(out)]) == 1, "judging again keeps it"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(file)],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=RUN_S_MAX,
+        check=False,
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "reproduced 1 of 1"), done.stdout + done.stderr
+    assert f'href="../repro/{file.name}"' in (out / "cells" / f"{file.stem}.html").read_text()
+    assert f"python3 {file.name}" in file.with_suffix(".md").read_text()
+
+
+def by_the_folder(places: Places) -> list[str]:
+    return ["agent", "--port", str(len(str(places.folder)) + places.life)]
+
+
+def test_a_run_writes_so_many_files_and_says_why_there_is_no_other(tmp_path: Path) -> None:
+    (tmp_path / "repro").mkdir()
+    naive = target_named("naive")
+    case = matrix.single(naive, "mail/effect.applied#1/worker-killed")
+    cell = broken_off(case, "").model_copy(update={"status": "violated", "violations": [made_up.violation()]})
+
+    def script(cell: Cell = cell, target: Target = naive) -> Script:
+        return campaign.script_of(tmp_path, case, cell, target, {}, {})
+
+    assert (script().text or "").startswith("#!/usr/bin/env python3")
+    assert script(cell.model_copy(update={"canary": True})) == NO_SCRIPT
+    assert "its command is not the same each time" in (script(target=replace(naive, command=by_the_folder)).why_not or "")
+    for number in range(campaign.SCRIPTS_MAX):
+        (tmp_path / "repro" / f"{number}.py").touch()
+    assert script() == Script(why_not="this run has 50 of them already")
 
 
 def test_a_replay_with_a_mutant_that_is_none_is_refused(accepted: Run, capsys: pytest.CaptureFixture[str]) -> None:

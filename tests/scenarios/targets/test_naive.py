@@ -16,12 +16,20 @@ from typing import Any
 import pytest
 
 from scenarios.case import Call, Reply, Script
+from scenarios.world.handle import World
 from tests.scenarios.world.conftest import WAIT_S_MAX, Opened, client, open_case, world
 
 __all__ = ["client", "open_case", "world"]  # fixtures
 
 TARGETS = Path(__file__).parents[3] / "scenarios" / "targets"
 Open = Callable[..., Opened]
+
+
+@pytest.fixture
+def served(world: World) -> World:
+    """The world that cases are opened in."""
+    return world
+
 
 SCRIPT = Script(
     replies={

@@ -18,6 +18,7 @@ import pytest
 
 from scenarios.case import Call, Reply, Script
 from scenarios.history import read_lines
+from scenarios.standalone.front import LocalWorld
 from scenarios.world.handle import Addresses, World
 
 WAIT_S_MAX = 10.0
@@ -43,6 +44,16 @@ SCRIPT = Script(
 def world() -> Iterator[World]:
     with World.start() as started:
         yield started
+
+
+@pytest.fixture(scope="session", params=["served by a library", "served by itself"])
+def served(request: pytest.FixtureRequest, world: World) -> Iterator[World]:
+    """The world of the harness, and the one that a reproducer in one file brings: the same is asked of both."""
+    if request.param == "served by a library":
+        yield world
+        return
+    with LocalWorld() as alone:
+        yield alone
 
 
 @dataclass
@@ -144,15 +155,15 @@ _numbers = iter(range(1, 1_000_000))
 
 
 @pytest.fixture
-def open_case(world: World, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+def open_case(served: World, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
     opened: list[Opened] = []
 
     def open_one(script: Script = SCRIPT, *, controlled: bool = False, sites: list[str] | None = None) -> Opened:
         case_id = f"case-{next(_numbers)}"
         controller = Controller(tmp_path / f"{case_id}.sock") if controlled else None
         log_path = tmp_path / f"{case_id}.jsonl"
-        addresses = world.open(case_id, script, log_path, controller.path if controller else None, sites)
-        opened.append(Opened(world, case_id, log_path, addresses, controller))
+        addresses = served.open(case_id, script, log_path, controller.path if controller else None, sites)
+        opened.append(Opened(served, case_id, log_path, addresses, controller))
         return opened[-1]
 
     yield open_one

@@ -26,6 +26,12 @@ from tests.scenarios.world.conftest import SCRIPT, WAIT_S_MAX, Opened, body, str
 Open = Callable[..., Opened]
 
 
+@pytest.fixture
+def served(world: World) -> World:
+    """These tests are of the world as a process of its own."""
+    return world
+
+
 def test_many_cases_at_once_are_kept_apart(open_case: Open, client: httpx.Client) -> None:
     cases = [open_case(Script(replies={"who": (Reply(text=f"case number {i}", pieces=4),)})) for i in range(20)]
 

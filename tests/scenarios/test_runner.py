@@ -178,14 +178,16 @@ def test_the_workload_waits_for_a_part_of_the_plan_that_waits_for_rest_itself(
     engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An owner that is thawed when its successor has finished has things to do yet; the case is not over before."""
-    freeze = runner._Moment._freeze
+    tidy = runner.Stagehand._tidy
 
-    def slowly(moment: runner._Moment, life: runner.Life, do: Any) -> None:
-        if do == "thaw":
-            assert not threading.Event().wait(0.4)
-        freeze(moment, life, do)
+    def until_the_plan_is_over(hand: runner.Stagehand) -> bool:
+        tidied = tidy(hand)
+        if threading.current_thread() is threading.main_thread():
+            with hand._condition:
+                assert hand._condition.wait_for(lambda: not hand._pending, 10.0)
+        return tidied
 
-    monkeypatch.setattr(runner._Moment, "_freeze", slowly)
+    monkeypatch.setattr(runner.Stagehand, "_tidy", until_the_plan_is_over)
     judged = play(engines, "mail/reply.received#1/overtaken")
     kinds = [line["kind"] for line in judged.lines]
     thaw = kinds.index("thaw")

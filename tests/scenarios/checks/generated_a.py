@@ -229,7 +229,7 @@ def beside(tape: Tape) -> Tape:
         lines.append({"t_ns": start["t_ns"] + 1 + i, "kind": line["kind"], "data": data})
     view = json.loads(re.sub(r"\b(a_|call_|t_|k_call_)(?=\d)", r"\g<1>99", json.dumps(other.view("aside"))))
     for i, line in enumerate(lines):
-        if line["kind"] == "snapshot.taken" and line["data"]["sessions"]:
+        if line["kind"] == "snapshot.taken":
             sessions = {**line["data"]["sessions"], "aside": view}
             lines[i] = {**line, "data": {**line["data"], "sessions": sessions}}
     script = tape.case.script.model_copy(update={"replies": {**tape.case.script.replies, **scene.script}})

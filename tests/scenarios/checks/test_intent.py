@@ -355,7 +355,7 @@ def a_version_stands_still_or_goes_back(t: Tape, draw: Draw) -> Witnesses:
     return before, heard
 
 
-@breaks("newest-control-decides")
+@breaks("newest-control-decides", "user-control-obeyed")
 def a_word_for_an_older_version_is_accepted(t: Tape, draw: Draw) -> Witnesses:
     before, asked, heard = two_words(t, draw)
     change(asked, version=before["data"]["body"]["control_version"] - 1)

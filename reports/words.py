@@ -252,6 +252,7 @@ _PLACES = {
     "clock": "seconds of the clock, {}",
     "reboot": "new boot identities",
     "break_store": "stores made unreadable",
+    "lock_store": "stores locked from outside",
     "mend_store": "stores put back",
     "go": "processes let go there",
     "raise": "errors raised there",

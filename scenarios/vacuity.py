@@ -117,7 +117,10 @@ class _Address:
                 yield op.do, 1
             case ops.AwaitRefusal():
                 yield f"refusal {op.role}", 1
-            case ops.Settle():
+            case ops.LockStore():
+                yield "lock_store", 1
+                yield "go", 1
+            case ops.Settle() | ops.Await():
                 pass  # a wait; whether anything came to rest is a check's question
 
     def _role(self, role: str) -> str:
@@ -233,9 +236,10 @@ def _surroundings(history: History) -> Iterator[Seen]:
     for record in history.of("store.at_death"):
         if record["files"]:
             yield Seen(record.seq, "copy", at=_address(record))
-    for kind, place in (("store.broken", "break_store"), ("store.mended", "mend_store")):
+    for kind, place in (("store.broken", "break_store"), ("store.mended", "mend_store"), ("store.locked", "lock_store")):
         for record in history.of(kind):
-            yield Seen(record.seq, place)
+            if record.get("databases", 1):
+                yield Seen(record.seq, place)
 
 
 def _users(history: History) -> Iterator[Seen]:

@@ -116,8 +116,9 @@ def test_a_sigkill_from_elsewhere_makes_the_cell_void(sniped: Engine) -> None:
 def test_a_kill_that_finds_the_process_dead_already_is_not_proved_and_the_cell_void(sniped: Engine) -> None:
     fault = Fault(at=Address(point="turn.begun"), ops=(SHOT, Kill(), Start(role="worker")))
     cell = sniped.play(bare("plain", plan=(fault,), fault="worker-killed", settle_s_max=1.0)).cell
-    assert cell.status == "void" and (cell.why or "").startswith("kill of worker.1 is not proved: ")
-    assert [kill.proved for kill in cell.kills] == [False] and cell.points_killed == []
+    why = cell.why or ""
+    assert cell.status == "void" and why.startswith(("kill of worker.1 is not proved: ", "worker.1 died by itself with "))
+    assert not any(kill.proved for kill in cell.kills) and cell.points_killed == []
 
 
 def test_a_process_that_ends_by_itself_makes_the_cell_void_and_its_last_words_are_told(

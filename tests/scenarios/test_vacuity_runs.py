@@ -104,7 +104,6 @@ PARTS: list[tuple[Sabotage, str, str, str]] = [
     (world_does_not_listen, "provider.reply.chunk#1/stream-cut", "cut off: 0 of 1", "provider.reply.chunk#1/client-gone"),
     (world_does_not_listen, "effect.applied#1/reply-lost", "never answered: 0 of 1", "effect.applied#1/worker-killed"),
     (stops_nobody, "turn.begun#1/overtaken", "freezes of the worker, stopped by the kernel's word: 0 of 1", "none"),
-    (wakes_nobody, "turn.begun#1/overtaken", "thaws of the worker: 0 of 1", "none"),
     (boots_nothing, "turn.begun#1/both-killed", "new boot identities: 0 of 1", "turn.begun#1/worker-killed"),
     (users_do_nothing, "turn.begun#1/pause-at", "calls of a user to pause s1: 0 of 1", "turn.begun#1/worker-killed"),
     (users_do_nothing, "turn.begun#1/input-during", "user to send r-during s1: 0 of 1", "turn.begun#1/worker-killed"),
@@ -132,6 +131,16 @@ def test_a_part_of_the_harness_that_does_nothing_makes_its_cells_vacuous(
     assert any(missing in line for line in found.vacuous), found.vacuous
     bystander = play(engines, other)
     assert (bystander.status, bystander.vacuous) == ("held", []), bystander.why
+
+
+def test_an_owner_that_is_never_woken_is_missed_and_nothing_comes_to_rest(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The harness waits for what the owner would do; that it never does weighs more than what is vacuous."""
+    wakes_nobody(monkeypatch)
+    cell = play(engines, "turn.begun#1/overtaken")
+    assert cell.status == "violated" and {each.check for each in cell.violations} == {"everything-ends"}
+    assert any("thaws of the worker: 0 of 1" in line for line in cell.vacuous)
 
 
 def test_a_signal_that_is_not_sent_is_no_proof_so_its_cell_is_void(

@@ -87,6 +87,7 @@ class _Draft:
 
     target: Target
     replies: dict[str, tuple[Reply, ...]] = field(default_factory=dict)
+    first: Send | None = None
     sent: list[Send] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     plan: dict[str, Fault] = field(default_factory=dict)
@@ -138,7 +139,7 @@ def schedules(draw_: st.DrawFn, target: Target, leaning: Leaning = Leaning()) ->
     draft = _Draft(target)
     sessions = [f"s{i + 1}" for i in range(draw_(st.integers(1, SESSIONS_MAX if target.sends_controls else 1)))]
     inputs = [_input(draw_, draft, session) for session in draw_(_sessions_of_inputs(sessions))]
-    later = inputs[1:] if target.sends_controls else []
+    draft.first, later = inputs[0], inputs[1:] if target.sends_controls else []
     for where, fault in _moments(draw_, target, leaning):
         _add_moment(draw_, draft, where, fault, later)
     at_rest = [each for each in inputs if each in later or each is inputs[0] or not target.sends_controls]
@@ -251,7 +252,7 @@ def _acts_at(draw_: st.DrawFn, draft: _Draft, later: list[Send]) -> list[Step]:
         case "input":
             return [later.pop()] if later else []
         case "again":
-            return [Send(request="r1", text="input 1")]
+            return [draft.first] if draft.first else []
         case "pause" | "stop" | "resume":
             draft.controlled.add(SESSION)
             return [Control(session=SESSION, action=kind)]

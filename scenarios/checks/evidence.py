@@ -304,6 +304,8 @@ class Evidence:
             return True
         if any(request.record.seq < seq for request in self.requests_of(each)):
             return True
+        if sum(other.request_id == each.request_id for other in self.inputs) > 1:
+            return False  # a store is searched for the id alone, and another session has sent the same one
         deaths = (record for record in self.history.of("store.at_death") if record.seq < seq)
         return any(record.get("holds", {}).get(each.request_id) for record in deaths)
 

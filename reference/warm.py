@@ -1,7 +1,7 @@
 """Owns warming: everything that a process of the runtime pays once, paid before a fork, so that a child is ready at once.
 
-`warm()` imports what `serve` and `worker` need, then plays a few small rounds, each in a folder that it removes: a whole
-life of an app with a few requests over a real socket and its event stream, and a whole life of a worker that asks a model
+`warm()` imports what `serve` and `worker` need, then plays a small round in a folder that it removes: a whole life of an
+app with a few requests over a real socket and its event stream, and a whole life of a worker that asks a model
 over another, calls a tool and is told to go. Afterwards the process has no thread, no descriptor and no event loop that
 it had not before, so that it may fork. That is checked.
 """
@@ -31,7 +31,6 @@ from reference.settings import Settings
 from reference.store import Store
 
 ROUND_S_MAX = 60.0
-ROUNDS = 3  # the interpreter makes a function faster after some eight calls of it; a child should not have to
 ENDED = frozenset({"done", "failed", "waiting"})
 _CALL = {"index": 0, "id": "c", "function": {"name": "list", "arguments": "{}"}}
 
@@ -44,8 +43,7 @@ def warm() -> None:
     fresh.learn()
     for tool in (*tools.TRUSTED, *tools.PLUGINS):
         _ = tool.implementation, tool.schema
-    for _ in range(ROUNDS):
-        _round()
+    _round()
     gc.collect()
     left = (set(threading.enumerate()) - threads) or (_descriptors() - descriptors)
     if left:

@@ -190,12 +190,15 @@ class _Exploration:
         self._began = self._told = time.monotonic()
 
     def run(self) -> None:
+        target, number = self._lanes.target, 0
+        turns = schedules.turns(target)
         self._batch(self._kept())
-        number = 0
         while number < self._wish.examples and not self._done():
-            leaning = Leaning(frozenset(self._explored.coverage.missing(self._lanes.target)))
-            count = min(BATCH, self._wish.examples - number)
-            drawn = (schedules.draw(self._lanes.target, f"{self._wish.seed}/{number + i}", leaning) for i in range(count))
+            missing, count = frozenset(self._explored.coverage.missing(target)), min(BATCH, self._wish.examples - number)
+            drawn = (
+                schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)]))
+                for n in range(number, number + count)
+            )
             self._batch([case.model_copy(update={"settle_s_max": SETTLE_S_MAX}) for case in drawn])
             number += count
         self._explored.seconds = time.monotonic() - self._began

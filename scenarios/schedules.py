@@ -76,9 +76,11 @@ _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Leaning:
-    """What is still missing: pairs of point and fault that no schedule has brought about yet."""
+    """What generation leans towards. missing: pairs of point and fault that no schedule has brought about yet. fault: the
+    one whose turn it is, for the first moment; `none` draws no moment, None leaves it open."""
 
     missing: frozenset[tuple[str, str]] = frozenset()
+    fault: str | None = None
 
 
 @dataclass(slots=True)
@@ -107,6 +109,12 @@ def pairs(target: Target) -> tuple[tuple[str, str], ...]:
         and possible(target, line.plan(Address(point=name), point(name)))
         and not (target.stdio and line.name == "input-during")  # who stands there is the one who would have to hear it
     )
+
+
+@cache
+def turns(target: Target) -> tuple[str, ...]:
+    """The faults that take turns in the first moments of schedules: each that the target can be played, and none."""
+    return ("none", *dict.fromkeys(fault for _, fault in pairs(target)))
 
 
 def draw(target: Target, seed_: str, leaning: Leaning = Leaning()) -> Case:
@@ -193,20 +201,25 @@ def _call(draft: _Draft, tool: str) -> Call:
 
 def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tuple[Address, FaultLine]]:
     """Where something breaks, and how. What has to have happened before a point can be reached comes first."""
-    choices = pairs(target)
-    missing = [pair for pair in choices if pair in leaning.missing]
-    weighted = (*missing * MISSING_WEIGHT, *choices) if missing else choices
     taken: set[str] = set()
-    for place in range(draw_(st.sampled_from(MOMENTS))):
-        name, fault = draw_(st.sampled_from(weighted))
+    count = draw_(st.sampled_from(MOMENTS))
+    for place in range(0 if leaning.fault == "none" else max(count, int(leaning.fault is not None))):
+        name, fault = draw_(_pair(target, leaning, leaning.fault if place == 0 else None))
         address = Address(point=name, ordinal=draw_(st.sampled_from(ORDINALS)))
         for each, line in (*_before(draw_, target, point(name)), (address, FAULTS[fault])):
-            if str(each) in taken or (line.name in _ALONE and taken):
+            if str(each) in taken or (line.name in _ALONE and place):
                 continue
             taken.add(str(each))
             yield each, line
         if fault in _ALONE and place == 0:
             return
+
+
+def _pair(target: Target, leaning: Leaning, fault: str | None) -> st.SearchStrategy[tuple[str, str]]:
+    """A point and a fault, rather one of those that are missing; of this fault alone, if it is given."""
+    choices = [pair for pair in pairs(target) if fault in (None, pair[1])]
+    missing = [pair for pair in choices if pair in leaning.missing]
+    return st.sampled_from([*missing * MISSING_WEIGHT, *choices])
 
 
 def _before(draw_: st.DrawFn, target: Target, where: Point) -> Iterator[tuple[Address, FaultLine]]:

@@ -14,7 +14,7 @@ from faults.catalogue import point
 from faults.plan import Fault, Kill, Start, User
 from faults.table import FAULTS
 from scenarios.case import PLANNED, Case, Control, Open, Send, parse
-from scenarios.schedules import Leaning, draw, fault_of, pairs, schedules
+from scenarios.schedules import Leaning, draw, fault_of, pairs, schedules, turns
 from scenarios.shrinker import fair
 from scenarios.targets import TARGETS
 from tests.scenarios.plans import at
@@ -127,3 +127,16 @@ def test_a_fault_of_the_table_is_known_by_what_it_does(pair: tuple[str, str]) ->
 def test_what_no_line_of_the_table_does_is_called_planned() -> None:
     odd = Fault(at=at("turn.begun"), ops=(Kill(role="worker"), Kill(role="app"), Start(role="worker"), Start(role="app")))
     assert fault_of(odd) == PLANNED
+
+
+def test_each_fault_has_its_turn() -> None:
+    faults = turns(REFERENCE)
+    assert faults[0] == "none" and set(faults[1:]) == {fault for _, fault in pairs(REFERENCE)}
+    for n, fault in enumerate(faults):
+        case = draw(REFERENCE, f"4/{n}", Leaning(fault=fault))
+        assert (fault == "none") == (not case.plan)
+        if case.plan:
+            line = FAULTS[fault]
+            applies = [each for each in case.plan if line.applies(point(each.at.point))]
+            wanted = [(each.ops, line.plan(each.at, point(each.at.point))[0].ops) for each in applies]
+            assert any(ops[-len(mine) :] == mine for ops, mine in wanted), (fault, case.plan)

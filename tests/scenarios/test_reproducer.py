@@ -301,7 +301,10 @@ class _OwnClient(StdioClient):
         ({"environment": lambda _: {"AGENT_HOME": str(Path(sys.executable).parent)}}, "its variable AGENT_HOME names "),
     ],
 )
-def test_a_target_that_is_not_plain_data_is_refused_in_one_line(change: dict[str, Any], why: str) -> None:
+def test_a_target_that_is_not_plain_data_is_refused_in_one_line(
+    change: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproducer, "_OF_EVERY_SYSTEM", ("/dev",))  # these tests may themselves stand under /tmp
     target = replace(TARGETS["naive"], name="theirs", **change)
     with pytest.raises(ValueError, match=r"^target theirs: ") as refused:
         reproducer.write(matrix.single(TARGETS["naive"], MAIL), target, [violation()], VERSIONS)

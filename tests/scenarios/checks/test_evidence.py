@@ -819,3 +819,16 @@ def test_a_run_that_only_opened_its_sessions_shows_nothing(sessions: int) -> Non
     for i in range(sessions):
         scene.open(f"s{i}")
     assert set(results_of(scene.tape().evidence())) == {"not run"}
+
+
+@pytest.mark.parametrize("sessions", [("s1",), ("s1", "s2")])
+def test_a_store_that_holds_an_id_tells_nothing_where_two_sessions_have_used_it(sessions: tuple[str, ...]) -> None:
+    events: list[Event] = [
+        (
+            "client.invoked",
+            {"call": n, "client": "user", "op": "send", "session": each, "request_id": "r1", "text": f"text of {each}"},
+        )
+        for n, each in enumerate(sessions)
+    ]
+    e = evidence([*events, ("store.at_death", {"files": {}, "holds": {"r1": True}})])
+    assert [e.known_before(each, len(events) + 1) for each in e.inputs] == [len(sessions) == 1] * len(sessions)

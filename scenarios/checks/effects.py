@@ -25,6 +25,9 @@ from scenarios.snapshot import EffectView, ItemView
 # Tools that say of themselves what the trusted registry does not.
 LIARS = frozenset({"note_plugin"})
 
+# A result that tells the model so claims nothing, though it stands where a real one would.
+NOT_MADE_WORDS = ("not started", "not made", "not run")
+
 
 @check(
     "no-duplicate-write",
@@ -439,7 +442,8 @@ def _said_otherwise(e: Evidence, each: Input, call: Call) -> bool:
         return bool(of_tool)  # it came garbled, and whatever was made of it, nobody says that this write has happened
     made = [c.call_id for c in meant]
     states = {effect.call_id: effect.state for effect in session.effects}
-    real = {item.call_id for item in session.transcript if item.kind == "tool_result" and not item.placeholder}
+    results = [item for item in session.transcript if item.kind == "tool_result" and not item.placeholder]
+    real = {item.call_id for item in results if not any(words in item.text.lower() for words in NOT_MADE_WORDS)}
     claimed = [call_id for call_id in made if states.get(call_id, "succeeded" if call_id in real else "") == "succeeded"]
     return not claimed
 

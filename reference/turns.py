@@ -96,8 +96,9 @@ def obey(run: Run) -> None:
     outbox.deliver(run.store, held.work_id, held)
     reach("control.applied", held.work_id)
     with run.store.write() as tx:
-        # The user may have decided anew since; the work is given back as it is wanted now.
+        # The user may have decided anew since; the work is given back as it is wanted now, and told so (C04).
         desired = ownership.fence(tx, held)["desired_state"]
+        control.close_for(tx, held.work_id, desired)
         reason = {"paused": "user_paused", "cancelled": "user_stopped"}.get(desired)
         ownership.release(tx, held, "queued" if desired == "run" else desired, reason)
     reach("work.released", held.work_id)

@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 
 from faults.controller import Held
-from faults.plan import Address, Await, Fault, LockStore
+from faults.plan import Address, Await, Fault, LockStore, Release, User
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
-from scenarios.case import Bounce, Look, SettleStep
+from scenarios.case import Bounce, Look, Open, Send, SettleStep
 from scenarios.engine import Judged
 from scenarios.history import History, read_lines
 from scenarios.judge import judge
 from scenarios.targets import TARGETS
 from scenarios.world.handle import World
 from tests.scenarios.conftest import Engines
+from tests.scenarios.plans import moment
 
 REFERENCE = TARGETS["reference"]
 
@@ -197,3 +198,16 @@ def test_the_workload_waits_for_a_part_of_the_plan_that_waits_for_rest_itself(
         if line["kind"] == "point.reached" and line["data"]["point"] == "worker.idle" and line["data"]["life"] == 1
     ]
     assert thaw < idle[-1] < kinds.index("case.settled") < kinds.index("snapshot.taken")
+
+
+def test_a_stop_that_meets_a_pause_being_obeyed_is_told_to_the_model(engines: Engines) -> None:
+    """The turn had been set aside for the pause already; the next request still says what became of its input (C04)."""
+    steps: list[dict[str, Any]] = [{"do": "control", "session": "s1", "action": each} for each in ("pause", "stop")]
+    plan = (
+        moment("provider.request.received#1", User(step=steps[0]), Release()),
+        moment("control.applied#1", User(step=steps[1]), Release()),
+    )
+    sends = (Send(request="r1", text="hello"), SettleStep(), Send(request="r2", text="and now"))
+    judged = play(engines, "plain/none", plan=plan, steps=(Open(), *sends))
+    told = [check for check in judged.cell.checks if check.check == "outcome-told-with-its-input"]
+    assert [(check.status, check.examined) for check in told] == [("held", 1)]

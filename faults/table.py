@@ -336,6 +336,8 @@ def _control_lines(action: str, act: str, clauses: str) -> tuple[FaultLine, ...]
             f"{act} and hears so while the process stands at the point; only then it is killed, and {back}",
             clauses,
             _at(_control_before(action)),
+            # Whom the world holds is not held itself, and after a quit it may well have ended before it is killed.
+            _ANYWHERE if action != "quit" else frozenset({"app", "worker"}),
             not_points=too_early,
         ),
         _line(

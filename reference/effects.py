@@ -68,11 +68,19 @@ async def perform(run: Run, turn: Row, item: int, call: ToolCall) -> None:
 
 
 def _intend(run: Run, turn: Row, item: int, call: ToolCall, tool: Tool) -> Row:
-    """The effect of this call, its intent stored now if it was not before."""
+    """The effect of this call, its intent stored now if it was not before. One that an earlier turn had only intended is
+    this turn's from now on: recovery asks the turn that made a call what may have happened (EFF-3)."""
     with run.store.read() as tx:
         known = tx.one(_OF_CALL, turn["session"], item, call.id)
-    if known is not None:
+    if known is not None and (known["state"] != "not_started" or known["turn_id"] == turn["turn_id"]):
         return known
+    if known is not None:
+        with run.store.write() as tx:
+            ownership.fence(tx, run.held)
+            tx.run("UPDATE effects SET turn_id = ? WHERE effect = ?", turn["turn_id"], known["effect"])
+            row = tx.one(_OF_CALL, turn["session"], item, call.id)
+        assert row is not None
+        return row
     name = ids.derived("e", turn["session"], item, call.id)
     with run.store.write() as tx:
         ownership.fence(tx, run.held)

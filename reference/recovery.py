@@ -191,12 +191,12 @@ def _overtaken(tx: Tx, held: Held) -> bool:
 
 def _stays_unknown(tx: Tx, turn: Row) -> bool:
     """Whether a call of the turn's newest reply has a placeholder for its result."""
-    reply = transcript.newest_reply(tx, turn["turn_id"])
-    return reply is not None and bool(
+    reply = transcript.newest_reply(tx, turn["turn_id"])  # none yet, if the turn makes the calls of the one it continues
+    return bool(
         tx.value(
             "SELECT 1 FROM items WHERE session = ? AND item > ? AND turn_id = ? AND placeholder",
             turn["session"],
-            reply["item"],
+            0 if reply is None else reply["item"],
             turn["turn_id"],
         )
     )

@@ -197,8 +197,11 @@ def _tells(told: list[str], stored: list[str]) -> bool:
 def partial_told_and_marked(e: Evidence, found: Findings) -> None:
     for name, session in e.final.sessions.items():
         served = [r for r in e.requests if (owner := e.input_of(r)) is not None and owner.session == name]
-        cut = [r for r in served if r.billed is not None and not r.complete]
         whole = {item.text for item in session.transcript if item.kind == "assistant" and item.complete}
+        cut = [r for r in served if r.billed is not None and not r.complete]
+        if not cut and served and e.reply(served[-1]).text in whole:
+            # The stream had been sent to its end before the worker that read it died.
+            cut = [r for r in served[:-1] if r.billed is not None]
         for item in session.transcript:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue

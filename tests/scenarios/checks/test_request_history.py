@@ -572,6 +572,17 @@ def the_piece_is_not_told(t: Tape, pick: Pick) -> Witnesses:
 
 
 @SOME
+@given(CUT)
+def test_a_piece_is_to_be_told_also_where_the_stream_had_been_sent_to_its_end(tape: Tape) -> None:
+    """The worker died over the first pieces; the provider was faster."""
+    cut_off(tape)["data"]["complete"] = True
+    assert result(tape, "partial-told-and-marked").status == "held"
+    line, told = told_partial(tape)
+    messages(line).remove(told)
+    assert result(tape, "partial-told-and-marked").status == "violated"
+
+
+@SOME
 @given(CUT, st.sampled_from(["{} …", "[interrupted] {}", "{}\n[This reply was cut off here.]"]))
 def test_any_mark_will_do(tape: Tape, mark: str) -> None:
     for line in tape.all("provider.request"):

@@ -315,6 +315,16 @@ _SCENARIOS: tuple[Scenario, ...] = (
         controls=True,
     ),
     Scenario(
+        "paused-before-a-call",
+        "controls",
+        "paused when a mail is intended and not yet sent, and resumed: another turn makes the call",
+        _MAIL_AFTER_STREAM,
+        (*_one_input("mail her"), SettleStep(), Look(name="paused"), Control(action="resume")),
+        points=("tool.dispatch.stored", "effect.*", "tool.effect.done", "tool.result.stored"),
+        plan=(_at("tool.intent.stored#1", _PAUSE),),
+        controls=True,
+    ),
+    Scenario(
         "stopped",
         "controls",
         "stopped before the mail goes out; the old input is sent again, and a new one after it",

@@ -19,12 +19,11 @@ from typing import Any
 
 from rich.console import Console
 
-from scenarios import explorer
+from scenarios import explorer, mutants
 from scenarios.case import Case, load
 from scenarios.engine import Engine
 from scenarios.explorer import Wish
 from scenarios.lanes import Lanes
-from scenarios.mutants import listed
 from scenarios.targets import target as target_named
 
 TARGET = "reference"
@@ -74,9 +73,8 @@ def explore_mutant(name: str, seed: int, times: int, jobs: int, folder: Path) ->
         failure = data["failures"][0]
         case = load(out / failure["case"])
         found.check, found.found_after, found.size = failure["check"], failure["found_after"], failure["size"]
-        found.kills = sum(op.do in ("kill", "terminate") for fault in case.plan for op in fault.ops)
-        found.actions = len(case.steps) + sum(op.do == "user" for fault in case.plan for op in fault.ops)
-        found.again = _replayed(case, found.check, {"REFERENCE_MUTANT": name}, times, jobs)
+        found.kills, found.actions = explorer.deaths_and_acts(case)
+        found.again = _replayed(case, found.check, mutants.environment(name), times, jobs)
         found.sound = _replayed(case, found.check, {}, times, jobs)
     return found
 
@@ -128,7 +126,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _drawn(seed: int, number: int) -> list[str]:
-    return random.Random(seed).sample([each.name for each in listed()], number)  # noqa: S311 (a draw, no secret)
+    return random.Random(seed).sample([each.name for each in mutants.listed()], number)  # noqa: S311 (a draw, no secret)
 
 
 def _line(each: Found) -> str:

@@ -101,13 +101,9 @@ def check_words(target: Target, wanted: Wanted) -> None:
         )
 
 
-def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
-    """Play every wanted scenario without a fault, expand the matrix from what they reach, and write the plan.
-
-    Raises ValueError, in one line, for words that name nothing and for a folder that holds other things.
-    """
-    target = target_named(spec)
-    check_words(target, wanted)
+def begin(spec: str, target: Target, wanted: Wanted, out: Path) -> Plan:
+    """Begin a run in this folder: its plan without any case, and a report that says `incomplete`, so that there is
+    something to read whatever ends it. Raises ValueError, in one line, for a folder that holds other things."""
     writer.prepare(out)
     plan = Plan(
         target=spec,
@@ -118,7 +114,18 @@ def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
         versions=versions(target),
     )
     plan.save(out)
-    write_report(out, plan, finished=False)  # whatever ends this run from here on, there is something to read
+    write_report(out, plan, finished=False)
+    return plan
+
+
+def prepare(spec: str, wanted: Wanted, out: Path, world: World) -> Plan:
+    """Play every wanted scenario without a fault, expand the matrix from what they reach, and write the plan.
+
+    Raises ValueError, in one line, for words that name nothing and for a folder that holds other things.
+    """
+    target = target_named(spec)
+    check_words(target, wanted)
+    plan = begin(spec, target, wanted, out)
     fault_free: dict[str, tuple[Case, Judged]] = {}
     if wanted.case:
         cases = track_record.cases(target, wanted.case)

@@ -6,7 +6,6 @@ Exit status: 0 accepted; 1 a violation; 2 used wrongly, with one line that says 
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import traceback
 from pathlib import Path
@@ -110,8 +109,7 @@ def sweep_command(
     folder: Annotated[Path, typer.Option("--out", help="folder of the report")] = Path("swept"),
 ) -> int:
     """Kill at every hit of every point of a scenario until nothing is left to kill, then at every pair of deaths."""
-    command = shlex.join(["killpoint", *sys.argv[1:]])
-    return sweep.sweep(target, scenario, pairs, folder.resolve(), jobs, command, out)
+    return sweep.sweep(target, scenario, pairs, folder.resolve(), jobs, out)
 
 
 @app.command(short_help="Show a catalogue, such as points or faults.")

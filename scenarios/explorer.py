@@ -23,7 +23,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from rich.console import Console
 
 from reports import writer
-from scenarios import campaign, schedules
+from scenarios import campaign, mutants, progress, schedules
 from scenarios.case import Case, CaseError, parse
 from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
@@ -41,8 +41,7 @@ SHRUNK_RATE_MIN = 1 / 3  # what comes more rarely would be made small by chance 
 SHRINK_PLAYS_MAX = 120
 LATE_POINT_S_MAX = 0.25
 SETTLE_S_MAX = 8.0
-PLAIN_LINE_EVERY_S = 10.0
-EVERY_STATE = "nothing told yet"
+NOTHING_TOLD = "nothing told yet"
 MISSING_SHOWN_MAX = 12
 
 
@@ -102,7 +101,7 @@ class Coverage:
     def add(self, case: Case, lines: Iterable[Mapping[str, Any]]) -> None:
         """Count what this play reached."""
         faults = {str(fault.at): schedules.fault_of(fault) for fault in case.plan}
-        state = EVERY_STATE
+        state = NOTHING_TOLD
         for line in lines:
             data = line["data"]
             match line["kind"]:
@@ -151,7 +150,6 @@ class Explored:
     coverage: Coverage = field(default_factory=Coverage)
     failures: list[Failure] = field(default_factory=list)
     voids: list[str] = field(default_factory=list)
-    again: int = 0
     plays: int = 0
     seconds: float = 0.0
 
@@ -170,8 +168,7 @@ def explore(target: Target, wish: Wish, out: Path, jobs: int, console: Console) 
     """
     writer.prepare(out)
     explored = Explored(wish, target)
-    environment = _environment(wish)
-    with Lanes(target, jobs, environment, LATE_POINT_S_MAX) as lanes:
+    with Lanes(target, jobs, mutants.environment(wish.mutant), LATE_POINT_S_MAX) as lanes:
         try:
             _Exploration(explored, lanes, out, console).run()
         finally:
@@ -233,7 +230,6 @@ class _Exploration:
                 explored.voids.append(f"{path}: {cell.why}")
             checks = [violation.check for violation in cell.violations]
             fresh = [check for check in checks if check not in self._known]
-            explored.again += bool(checks and not fresh)
             if fresh and not (self._wish.first and explored.failures):
                 self._known |= set(checks)
                 self._failed(Failure(fresh[0], case, case, explored.plays, judged=judged))
@@ -264,7 +260,7 @@ class _Exploration:
         failure.plays = self._explored.plays - before
         self._database.save(self._key, failure.case.to_json().encode())
         self._explored.failures.append(failure)
-        _write_failure(failure, self._out, self._lanes.target, _environment(self._wish))
+        _write_failure(failure, self._out, self._lanes.target, mutants.environment(self._wish.mutant))
         self._console.print(
             f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
         )
@@ -288,7 +284,7 @@ class _Exploration:
         return list(self._lanes.map(play, cases))
 
     def _say_how_far(self) -> None:
-        if time.monotonic() - self._told >= PLAIN_LINE_EVERY_S:
+        if time.monotonic() - self._told >= progress.PLAIN_LINE_EVERY_S:
             self._told = time.monotonic()
             self._console.print(_counts(self._explored), markup=False)
 
@@ -297,10 +293,15 @@ def _named(case: Case, check: str) -> Case:
     return case.model_copy(update={"id": f"{check}/{case.digest[:8]}"})
 
 
+def deaths_and_acts(case: Case) -> tuple[int, int]:
+    """How many processes the case kills or tells to end, and how many things its users do."""
+    ops = [op for fault in case.plan for op in fault.ops]
+    return sum(op.do in ("kill", "terminate") for op in ops), len(case.steps) + sum(op.do == "user" for op in ops)
+
+
 def _words(case: Case) -> str:
     """How small a case is."""
-    kills = sum(op.do in ("kill", "terminate") for fault in case.plan for op in fault.ops)
-    acts = sum(op.do == "user" for fault in case.plan for op in fault.ops) + len(case.steps)
+    kills, acts = deaths_and_acts(case)
     where = f" at {', '.join(str(fault.at) for fault in case.plan)}" if case.plan else ""
     return f"{kills} kill{'' if kills == 1 else 's'}{where}, {acts} action{'' if acts == 1 else 's'}"
 
@@ -308,11 +309,6 @@ def _words(case: Case) -> str:
 def _counts(explored: Explored) -> str:
     told = ", ".join(f"{count} {status}" for status, count in sorted(explored.statuses.items()))
     return f"{explored.statuses.total()} schedules ({told}), {len(explored.failures)} failures"
-
-
-def _environment(wish: Wish) -> dict[str, str]:
-    """What the target gets besides its own variables."""
-    return {"REFERENCE_MUTANT": wish.mutant} if wish.mutant else {}
 
 
 def _write_failure(failure: Failure, out: Path, target: Target, environment: Mapping[str, str]) -> None:

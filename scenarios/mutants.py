@@ -105,6 +105,11 @@ def matching(glob: str) -> tuple[Mutant, ...]:
     return found
 
 
+def environment(name: str | None) -> dict[str, str]:
+    """The variables that put this mutant into every process of the reference; none for None."""
+    return {VARIABLE: name} if name else {}
+
+
 def only(name: str, target: str) -> Mutant:
     """The one mutant of this name, to be put into this target. Raises ValueError if it cannot."""
     if target != "reference":
@@ -127,7 +132,7 @@ def outcomes(chosen: tuple[Mutant, ...], jobs: int = 0) -> Iterator[Outcome]:
 def play_one(mutant: Mutant, engine: Engine) -> Outcome:
     """Play one mutant in its cells, until the expected check catches it."""
     seen: dict[str, list[str]] = {}
-    engine.environment = {VARIABLE: mutant.name}
+    engine.environment = environment(mutant.name)
     began = time.monotonic()
     for cell_id in mutant.cells:
         case = matrix.single(engine.target, cell_id)

@@ -136,7 +136,7 @@ class Cells:
         case = load(self._out / "cases" / f"{name}.json")
         if case.target not in self._engines:
             target = self._judged if case.target == self._judged.name else target_named(case.target)
-            environment = {mutants.VARIABLE: self._mutant} if self._mutant and target is self._judged else {}
+            environment = mutants.environment(self._mutant if target is self._judged else None)
             engine = Engine(target, self._out / "running", self._world, environment)
             self._engines[case.target] = engine.__enter__()
         return campaign.play_and_write(self._engines[case.target], case, self._out)

@@ -45,13 +45,12 @@ def replay(file: Path, times: int, target: str | None, mutant: str | None, cold:
     if mutant is not None:
         mutants.matching(mutant)
     case = case.model_copy(update={"target": chosen.name, "cold": cold or case.cold})
-    environment = {"REFERENCE_MUTANT": mutant} if mutant else {}
     found: Counter[tuple[str, tuple[str, ...]]] = Counter()
     last: Cell | None = None
     _tell_changes(recorded, versions(chosen), console)
     with (
         tempfile.TemporaryDirectory(prefix="killpoint-") as scratch,
-        Engine(chosen, Path(scratch), environment=environment) as engine,
+        Engine(chosen, Path(scratch), environment=mutants.environment(mutant)) as engine,
     ):
         for _ in range(times):
             last = engine.play(case).cell

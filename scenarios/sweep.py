@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from faults.catalogue import RECOVERY_INTERFACE_RESTORED, Point, point
 from faults.plan import Address, Fault
 from faults.table import FAULTS, FaultLine
 from reports.assemble import EXIT_STATUS
-from reports.writer import prepare
 from scenarios import campaign, matrix, progress
 from scenarios.case import Case
 from scenarios.engine import Engine, Judged, store_history
@@ -30,11 +28,9 @@ from scenarios.library import Scenario
 from scenarios.matrix import Wanted
 from scenarios.target import Target
 from scenarios.targets import target as target_named
-from scenarios.versions import versions
 
 DEATHS = ("worker-killed", "app-killed", "killed-again")
 LATE_POINT_S_MAX = 0.5
-PLAIN_LINE_EVERY_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +49,7 @@ class _Death:
         )
 
 
-def sweep(spec: str, name: str, pairs: bool, out: Path, jobs: int, command: str, console: Console) -> int:
+def sweep(spec: str, name: str, pairs: bool, out: Path, jobs: int, console: Console) -> int:
     """Sweep every scenario that matches `name` on the target `spec`; write the report into `out`, give the exit status.
 
     Raises ValueError, in one line, for a scenario that the target cannot be asked to play or a folder with other things.
@@ -62,16 +58,7 @@ def sweep(spec: str, name: str, pairs: bool, out: Path, jobs: int, command: str,
     chosen = matrix.scenarios_for(target, name)
     if not chosen:
         raise ValueError(f"no scenario that matches {name!r} can be played on {target.name}; see killpoint show scenarios")
-    prepare(out)
-    plan = campaign.Plan(
-        target=spec,
-        wanted=Wanted(scenario=name),
-        command=command,
-        started_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        began=time.time(),
-        versions=versions(target),
-    )
-    plan.save(out)
+    plan = campaign.begin(spec, target, Wanted(scenario=name), out)
     with Lanes(target, jobs, late_point_s_max=LATE_POINT_S_MAX) as lanes:
         _Sweep(lanes, plan, out, console).run(chosen, pairs)
     plan.ended = time.time()
@@ -140,7 +127,7 @@ class _Sweep:
         known = self._plan.versions
         script = campaign.script_of(self._out, case, judged.cell, self._lanes.target, known, {})
         campaign.write_cell(self._out, case, judged.cell, judged.lines, known, script)
-        if time.monotonic() - self._told >= PLAIN_LINE_EVERY_S:
+        if time.monotonic() - self._told >= progress.PLAIN_LINE_EVERY_S:
             self._told = time.monotonic()
             campaign.write_report(self._out, self._plan, finished=False)
             self._console.print(f"{len(self._plan.ids)} cells so far", markup=False)

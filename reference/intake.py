@@ -16,6 +16,11 @@ from reference.store import Row, Store, Tx
 TEXT_BYTES_MAX = 256 * 1024
 REQUEST_ID_CHARS_MAX = 200
 
+_FROM_HERE = """
+SELECT work_id, place, EXISTS (SELECT 1 FROM turns t WHERE t.work_id = works.work_id) AS begun
+FROM works WHERE session = ? AND place >= ? AND state NOT IN ('done', 'cancelled') ORDER BY place
+"""
+
 
 def create_session(store: Store, workspace: str | None = None, request_id: str | None = None) -> dict[str, Any]:
     """Make a session, or give back the one made under this request id. Raises Refused for a folder that is not there."""
@@ -135,14 +140,21 @@ def _place(tx: Tx, session: str) -> int:
     """Where the new work stands: last of all, or just before one whose continuation is about to be admitted.
 
     A user's input goes before an automatic continuation, and the version that the continuation was decided for is void
-    (INT-13, INT-14). What was accepted before the take-over keeps its place behind the resumed work (C25).
+    (INT-13, INT-14). What no turn has begun is the user's too: it goes before the new one, in its first order (ADM-3). Left
+    alone, what was accepted before the take-over stands behind the resumed work (C25).
     """
     resuming = tx.one("SELECT work_id, place FROM works WHERE session = ? AND state = 'recovering' AND admitting", session)
     if resuming is None:
         return int(tx.value("SELECT COALESCE(MAX(place), 0) + 1 FROM works"))
     tx.run("UPDATE works SET control_version = control_version + 1 WHERE work_id = ?", resuming["work_id"])
     tx.run("UPDATE works SET place = place + 1 WHERE place >= ?", resuming["place"])
-    return int(resuming["place"])
+    rows = tx.all(_FROM_HERE, session, resuming["place"])
+    places = [resuming["place"], *sorted(row["place"] for row in rows)]
+    not_begun, begun = [row for row in rows if not row["begun"]], [row for row in rows if row["begun"]]
+    own = places.pop(len(not_begun))
+    for row, place in zip((*not_begun, *begun), places, strict=True):
+        tx.run("UPDATE works SET place = ? WHERE work_id = ?", place, row["work_id"])
+    return int(own)
 
 
 def _session(tx: Tx, session: str) -> Row:

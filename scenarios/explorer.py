@@ -4,15 +4,17 @@ What failed before is tried first. What fails is played again before it is belie
 written down as a case, its evidence and a reproducer. What was reached is counted, and generation leans towards what is
 still missing.
 
-The order of the schedules depends on the seed and on which pairs of point and fault fired so far, on nothing else: the
-same seed gives the same schedules for a target that does the same.
+Schedules are drawn and played in batches, and the next batch is already drawn while one is played, so that no process
+stands idle while the slowest schedule of a batch ends. What a schedule is depends on its seed and on what the
+batches before the last one reached, on nothing else: the same seed gives the same schedules for a target that does the
+same.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -187,18 +189,34 @@ class _Exploration:
         self._began = self._told = time.monotonic()
 
     def run(self) -> None:
-        target, number = self._lanes.target, 0
-        turns = schedules.turns(target)
-        self._batch(self._kept())
-        while number < self._wish.examples and not self._done():
-            missing, count = frozenset(self._explored.coverage.missing(target)), min(BATCH, self._wish.examples - number)
-            drawn = (
-                schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)]))
-                for n in range(number, number + count)
-            )
-            self._batch([case.model_copy(update={"settle_s_max": SETTLE_S_MAX}) for case in drawn])
-            number += count
+        self._judge(*self._begin(self._kept()))
+        begun: deque[tuple[list[Case], Iterator[Judged]]] = deque()
+        following = self._drawn(0)
+        for number in range(BATCH, self._wish.examples + BATCH, BATCH):
+            if self._done():
+                break
+            begun.append(self._begin(following))
+            if len(begun) > 1:
+                self._judge(*begun.popleft())
+            following = self._drawn(number)
+            if self._wish.first:  # whoever wants one failure is not to pay for schedules after it
+                self._judge(*begun.popleft())
+        while begun:
+            self._judge(*begun.popleft())
         self._explored.seconds = time.monotonic() - self._began
+
+    def _drawn(self, number: int) -> list[Case]:
+        """The batch of schedules that begins with this one."""
+        target, coverage = self._lanes.target, self._explored.coverage
+        turns, missing, reached = schedules.turns(target), frozenset(coverage.missing(target)), frozenset(coverage.reached)
+        drawn = (
+            schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)], reached))
+            for n in range(number, min(number + BATCH, self._wish.examples))
+        )
+        return [case.model_copy(update={"settle_s_max": SETTLE_S_MAX}) for case in drawn]
+
+    def _begin(self, cases: list[Case]) -> tuple[list[Case], Iterator[Judged]]:
+        return cases, self._lanes.map(Engine.play, cases)
 
     def _done(self) -> bool:
         late = self._wish.seconds is not None and time.monotonic() - self._began > self._wish.seconds
@@ -218,8 +236,8 @@ class _Exploration:
             self._console.print(f"{len(found)} failures of earlier times are tried first", markup=False)
         return found
 
-    def _batch(self, cases: list[Case]) -> None:
-        for case, judged in zip(cases, self._lanes.map(Engine.play, cases), strict=True):
+    def _judge(self, cases: list[Case], played: Iterator[Judged]) -> None:
+        for case, judged in zip(cases, played, strict=True):
             explored, cell = self._explored, judged.cell
             explored.plays += 1
             explored.statuses[cell.status] += 1

@@ -430,6 +430,17 @@ _SCENARIOS: tuple[Scenario, ...] = (
         plan=(_at("tool.dispatch.stored#1", Kill(), Start(role="worker")),),
     ),
     Scenario(
+        "recovery-before-another",
+        "recovery",
+        "a worker was killed before a mail went out while a second input waited; recovery runs",
+        Script(replies={"mail her": (_calls(MAIL), _say("Sent.")), "and then": (_say("Then nothing."),)}),
+        (Open(), Send(request="r1", text="mail her"), Send(request="r2", text="and then")),
+        faults=("killed-again", "input-during"),
+        points=("recovery.*",),
+        ordinals_max=1,
+        plan=(_at("tool.dispatch.stored#1", Kill(), Start(role="worker")),),
+    ),
+    Scenario(
         "recovery-stream",
         "recovery",
         "a worker was killed in the middle of a stream; recovery runs",

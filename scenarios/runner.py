@@ -227,17 +227,18 @@ class Stagehand:
 
     # What users do ----------------------------------------------------------------------------------------------------
 
-    def _step(self, step: steps.Step) -> None:
+    def _step(self, step: steps.Step, insisting: bool = True) -> None:
+        """Do what the step says. insisting: a user whom a fault has left unheard asks again (`_insist`)."""
         match step:
             case steps.Open():
-                self._insist("open", lambda: self.client.open(step.session))
+                self._insist("open", lambda: self.client.open(step.session), insisting)
             case steps.Send():
                 if not self.client.send(step.session, step.request, step.text) and step.insist:
-                    self._insist("send", lambda: self.client.send(step.session, step.request, step.text))
+                    self._insist("send", lambda: self.client.send(step.session, step.request, step.text), insisting)
             case steps.Control():
-                self._insist("control", lambda: self.client.control(step.session, step.action, step.version))
+                self._insist("control", lambda: self.client.control(step.session, step.action, step.version), insisting)
             case steps.Quit():
-                self._insist("quit", self.client.quit)
+                self._insist("quit", self.client.quit, insisting)
                 self._await_exits()
             case steps.Watch(do="watch"):
                 if step.anew:
@@ -256,9 +257,10 @@ class Stagehand:
             case steps.File():
                 pass
 
-    def _insist(self, what: str, act: Callable[[], bool]) -> None:
-        """Do it, and again whenever a fault has brought the entrance back, until it was heard."""
-        deadline = time.monotonic() + self.case.settle_s_max
+    def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> None:
+        """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
+        is false: the entrance cannot come back before this is over."""
+        deadline = time.monotonic() + (self.case.settle_s_max if insisting else 0.0)
         ups = self._ups
         while not act():
             if not self._until(functools.partial(self._entrance_is_newer, ups), deadline):
@@ -444,21 +446,21 @@ class Stagehand:
             self.client.down()
         self.changed()
 
-    def _await_exits(self) -> None:
-        """After a quit: every process ends by itself within the bound, and is started again as a person would."""
-        for life in self._alive():
+    def _await_exits(self, role: str | None = None) -> None:
+        """Every process (of this role) ends by itself within the bound, and is started again as a person would."""
+        for life in self._alive(role):
             if life.process.wait(EXIT_S_MAX) is None:
                 self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
-        for role in self.target.roles:
-            if not self._alive(role):
-                self._start(role)
+        for each in self.target.roles if role is None else (role,):
+            with self.starting:  # a part of the plan may want it back too
+                if not self._alive(each):
+                    self._start(each)
 
     def _bounce(self, role: str) -> None:
         for life in self._alive(role):
             self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=True)
             life.process.terminate()
-            life.process.wait(EXIT_S_MAX)
-        self._start(role)
+        self._await_exits(role)
 
     def _move_clock(self, by_s: float, why: str) -> None:
         self.clock.move(by_s)
@@ -592,12 +594,15 @@ class _Moment:
                 self._await_refusal(op.role)
 
     def _user(self, step: steps.Step) -> None:
+        hand = self._hand
+        # While the newest entrance stands here itself, no other one comes that could be asked again.
+        insisting = self._self is not hand._lives[hand.target.entrance_role][-1]
         if isinstance(step, steps.Quit):
             # Whoever stands here cannot end before it is let go, so its end is waited for later, by `start`.
             self._quitting = True
-            self._hand._insist("quit", self._hand.client.quit)
+            hand._insist("quit", hand.client.quit, insisting)
         else:
-            self._hand._step(step)
+            hand._step(step, insisting)
 
     def _await_end(self, role: str) -> None:
         if not self._answered:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from faults import catalogue
 from faults.catalogue import Point, point
-from faults.plan import Address, Fault, User
+from faults.plan import Address, Fault, MoveClock, User
 from faults.table import FAULTS, SESSION, FaultLine
 from scenarios.case import (
     PLANNED,
@@ -48,6 +48,9 @@ MOMENTS = (0, 1, 1, 1, 2, 2, 3)
 ORDINALS = (1, 1, 1, 1, 2, 2, 3)
 MISSING_WEIGHT = 6
 CLOCK_S = (3 * 3600.0, -3 * 3600.0)
+RENEWAL_DUE_S = 6.0
+PIECES_PER_COMMIT_MAX = 8
+LONG_TEXT = " ".join(f"word{i}" for i in range(64))
 NOTES = File(path="notes.txt", text="one lamp\ntwo chairs\n")
 
 # What a death in mid-turn is, after which recovery runs; and what sends a process on its way out.
@@ -61,6 +64,14 @@ _FIRST_DEATHS = (
 )
 # Each of these wants the stage for itself: it takes the store away, or puts a second owner beside the first.
 _ALONE = frozenset({"store-unreadable", "overtaken"})
+# Not a fault: after it, an owner's lease is soon to be renewed.
+_TIME_PASSES = FaultLine(
+    "time-passes",
+    "a part of the lease passes by the case's clock",
+    (),
+    frozenset({"worker"}),
+    lambda at, _: (Fault(at=at, ops=(MoveClock(by_s=RENEWAL_DUE_S),)),),
+)
 
 _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "charge": (None, {"account": "acme {n}", "cents": 4200}),
@@ -77,10 +88,12 @@ _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
 @dataclass(frozen=True, slots=True)
 class Leaning:
     """What generation leans towards. missing: pairs of point and fault that no schedule has brought about yet. fault: the
-    one whose turn it is, for the first moment; `none` draws no moment, None leaves it open."""
+    one whose turn it is, for the first moment; `none` draws no moment, None leaves it open. reached: addresses that some
+    schedule has come to, as point and ordinal; later hits of a point are drawn from these alone. None leaves them open."""
 
     missing: frozenset[tuple[str, str]] = frozenset()
     fault: str | None = None
+    reached: frozenset[tuple[str, int]] | None = None
 
 
 @dataclass(slots=True)
@@ -205,7 +218,7 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
     count = draw_(st.sampled_from(MOMENTS))
     for place in range(0 if leaning.fault == "none" else max(count, int(leaning.fault is not None))):
         name, fault = draw_(_pair(target, leaning, leaning.fault if place == 0 else None))
-        address = Address(point=name, ordinal=draw_(st.sampled_from(ORDINALS)))
+        address = Address(point=name, ordinal=draw_(st.sampled_from(_ordinals(leaning, name))))
         for each, line in (*_before(draw_, target, point(name)), (address, FAULTS[fault])):
             if str(each) in taken or (line.name in _ALONE and place):
                 continue
@@ -213,6 +226,10 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
             yield each, line
         if fault in _ALONE and place == 0:
             return
+
+
+def _ordinals(leaning: Leaning, name: str) -> list[int]:
+    return [each for each in ORDINALS if each == 1 or leaning.reached is None or (name, each) in leaning.reached]
 
 
 def _pair(target: Target, leaning: Leaning, fault: str | None) -> st.SearchStrategy[tuple[str, str]]:
@@ -237,12 +254,29 @@ def _before(draw_: st.DrawFn, target: Target, where: Point) -> Iterator[tuple[Ad
     elif where.moment == "control":
         first = draw_(st.sampled_from([each for each in _FIRST_DEATHS if each.name in target.points]))
         yield Address(point=first.name), FAULTS["pause-at"]
+    elif where == catalogue.LEASE_RENEWING:
+        yield Address(point=catalogue.TURN_BEGUN.name), _TIME_PASSES
+
+
+def _provide(draft: _Draft, at: Address) -> None:
+    """Let the first input's replies hold what has to happen for this address to be reached: so many calls, so much text."""
+    assert draft.first is not None
+    found = draft.replies[draft.first.text]
+    if at.point.startswith(("tool.", "effect.")):
+        tools = [name for name, (needs, _) in _TOOLS.items() if needs is None]
+        for _ in range(at.ordinal - sum(call.tool in tools for reply in found for call in reply.calls)):
+            found = (Reply(calls=(_call(draft, tools[draft.calls % len(tools)]),), pieces=1), *found)
+    elif at.point == catalogue.STREAM_TEXT_COMMITTED.name:
+        pieces = max(found[-1].pieces, at.ordinal * PIECES_PER_COMMIT_MAX + 1)
+        found = (*found[:-1], found[-1].model_copy(update={"text": LONG_TEXT, "pieces": pieces}))
+    draft.replies[draft.first.text] = found
 
 
 def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine, later: list[Send]) -> None:
     plan = line.plan(where, point(where.point))
     if any(str(each.at) in draft.plan for each in plan):
         return
+    _provide(draft, where)
     acts: list[User] = []
     if draft.target.sends_controls and line.name not in _ALONE:
         acts = [User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later)]

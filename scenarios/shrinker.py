@@ -201,6 +201,9 @@ def _fewer_actions(case: Case) -> Iterator[Case]:
         for start in range(0, len(case.steps), count):
             yield _with(case, steps=_without(case.steps, start, count))
         count //= 2
+    for place, fault in enumerate(case.plan):
+        if all(op.do in ("user", "release") for op in fault.ops):
+            yield _with(case, plan=case.plan[:place] + case.plan[place + 1 :])
     for at_address in _each_moment(case):
         yield from at_address(lambda fault: iter([tuple(op for op in fault.ops if op.do != "user")]))
         yield from at_address(_each_op_less)

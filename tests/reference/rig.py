@@ -95,8 +95,10 @@ class Model:
         quoted = [text for text in self.script if last["role"] == "system" and text in last["content"]]
         active = quoted[0] if quoted else users[-1]
         at = max(i for i, m in enumerate(messages) if m["role"] == "user" and m["content"] == active)
-        step = sum(1 for m in messages[at:] if m.get("tool_calls"))
         replies = self.script[active]
+        own = {name for each in replies if isinstance(each, list) for name in each}
+        called = ([call["function"]["name"] for call in m.get("tool_calls") or ()] for m in messages[at:])
+        step = sum(1 for names in called if own.intersection(names))  # another input's turn may have run in between
         reply = replies[min(step, len(replies) - 1)]
         n = len(self.requests)
         counts = Counts(10, 0, 5)

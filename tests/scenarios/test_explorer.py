@@ -153,6 +153,36 @@ def test_what_cannot_be_read_any_more_is_taken_out_of_the_database(tmp_path: Pat
     assert list(database.fetch(b"reference")) == []
 
 
+def test_a_batch_is_begun_before_the_one_before_it_has_ended_and_its_schedules_do_not_depend_on_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, judged = list[list[str]](), list[str]()
+
+    class Lanes(_NoLanes):
+        def map(self, play: Any, each: Any) -> Any:
+            begun.append([case.digest for case in each])
+            return map(self.one, each, [len(begun)] * len(each))
+
+        def one(self, case: Case, batch: int) -> Judged:
+            judged.append(f"{batch} of {len(begun)}")
+            point, ordinal = (case.plan[0].at.point, case.plan[0].at.ordinal) if case.plan else ("turn.begun", 1)
+            fired = {"kind": "point.fired", "data": {"point": point, "ordinal": ordinal}}
+            return Judged(_nothing(case), [fired] if case.plan else [])
+
+    monkeypatch.setattr(explorer, "Lanes", Lanes)
+    monkeypatch.setattr(explorer, "BATCH", 8)
+    drawn = []
+    for name, first in (("all", False), ("first", True)):
+        wish = Wish(examples=30, seed=6, database=tmp_path / "kept", first=first)
+        explorer.explore(REFERENCE, wish, tmp_path / name, 1, Console(file=io.StringIO()))
+        drawn.append(begun[1:])
+        overlapping = {"2 of 3", "3 of 4", "4 of 5", "5 of 5"} if not first else {"2 of 2", "3 of 3", "4 of 4", "5 of 5"}
+        assert set(judged) == overlapping
+        begun.clear()
+        judged.clear()
+    assert drawn[0] == drawn[1] and list(map(len, drawn[0])) == [8, 8, 8, 6]
+
+
 class _NoLanes(Lanes):
     """Lanes that start nothing and hold everything."""
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faults.controller import Held
-from faults.plan import Address, Await, Fault, LockStore, Release, User
+from faults.plan import Address, Await, Fault, LockStore, Release, Start, Terminate, User
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, Open, Send, SettleStep
@@ -211,3 +211,15 @@ def test_a_stop_that_meets_a_pause_being_obeyed_is_told_to_the_model(engines: En
     judged = play(engines, "plain/none", plan=plan, steps=(Open(), *sends))
     told = [check for check in judged.cell.checks if check.check == "outcome-told-with-its-input"]
     assert [(check.status, check.examined) for check in told] == [("held", 1)]
+
+
+def test_a_user_asks_once_where_nobody_could_bring_the_entrance_back(engines: Engines) -> None:
+    """The app stands on its way out, so no other one comes before the plan goes on: there is nothing to wait for."""
+    again: dict[str, Any] = {"do": "send", "session": "s1", "request": "r1", "text": "hello"}
+    plan = (
+        moment("input.acknowledged#1", Terminate(), Start(role="app")),
+        moment("app.exit.closed#1", User(step=again), User(step=again)),
+    )
+    judged = engines("reference").play(matrix.single(REFERENCE, "plain/none").model_copy(update={"plan": plan}))
+    assert len(told(judged, "client.gave_up")) == 2
+    assert judged.cell.phases["play"] < matrix.single(REFERENCE, "plain/none").settle_s_max

@@ -50,6 +50,40 @@ def test_what_is_missing_is_drawn_more_often() -> None:
     assert played[True] / played.total() > 2 * len(missing) / len(choices)
 
 
+def test_later_hits_are_drawn_where_some_schedule_has_come_to_them() -> None:
+    known = frozenset([("turn.begun", 2), ("reply.stored", 3)])
+    drawn = Counter[tuple[str, int]]()
+    for n in range(80):
+        wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] in ("turn.begun", "reply.stored"))
+        case = draw(REFERENCE, f"5/{n}", Leaning(wanted, reached=known))
+        drawn.update((fault.at.point, fault.at.ordinal) for fault in case.plan)
+    later = {each for each in drawn if each[1] > 1 and point(each[0]).moment != "recovery"}
+    assert later and later <= known, "a fault may itself come back at a later hit, but in recovery only"
+
+
+@pytest.mark.parametrize("name", ["tool.dispatch.stored", "effect.applied", "stream.text.committed"])
+def test_the_script_holds_what_its_points_need(name: str) -> None:
+    wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == name)
+    seen = 0
+    for n in range(40):
+        case = draw(REFERENCE, f"6/{n}", Leaning(wanted))
+        for fault in case.plan:
+            if fault.at.point == name:
+                seen += 1
+                replies = case.script.replies["input 1"]
+                calls = [call for reply in replies for call in reply.calls]
+                room = len(calls) if name != "stream.text.committed" else replies[-1].pieces // 8
+                assert room >= fault.at.ordinal
+    assert seen > 4
+
+
+def test_time_passes_before_a_lease_is_renewed() -> None:
+    wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == "lease.renewing")
+    plans = [draw(REFERENCE, f"7/{n}", Leaning(wanted)).plan for n in range(30)]
+    leases = [plan for plan in plans if any(fault.at.point == "lease.renewing" for fault in plan)]
+    assert leases and all(op.do == "clock" for plan in leases for fault in plan[:1] for op in fault.ops[-1:])
+
+
 @given(schedules(REFERENCE))
 @settings(max_examples=40, deadline=None)
 def test_a_schedule_is_data_that_reads_back_as_itself(case: Case) -> None:

@@ -107,6 +107,21 @@ def test_two_kinds_of_deaths_at_one_moment_become_one() -> None:
     assert [op.do for op in small.plan[0].ops] == ["kill", "start"]
 
 
+def test_a_moment_at_which_nothing_is_broken_goes_as_soon_as_its_actions_do() -> None:
+    """In one pass over the actions: the next one over the moments may come when no plays are left."""
+    act = User(step={"do": "control", "session": "s1", "action": "pause"})
+    plan = (death("turn.begun#1"), moment("reply.stored#1", act, Release()))
+    case = case_of(Open(), Send(request="r1", text="one"), plan=plan)
+    tried: list[Case] = []
+
+    def fails(each: Case) -> bool:
+        tried.append(each)
+        # As if the moment were needed while the script is long: it cannot go before the actions are looked at.
+        return kills_at(each, "turn.begun") and (len(each.plan) == 2 or len(tried) > 8)
+
+    assert [str(fault.at) for fault in played(fails, case).case.plan] == ["turn.begun#1"]
+
+
 def test_no_more_is_played_than_was_allowed() -> None:
     plays = 0
 

@@ -70,7 +70,7 @@ def explore_mutant(name: str, seed: int, times: int, jobs: int, folder: Path) ->
     data = json.loads((out / "explore.json").read_bytes())
     found = Found(name, plays=data["plays"], seconds=data["seconds"], times=times)
     if data["failures"]:
-        failure = data["failures"][0]
+        failure = data["failures"][-1]  # those before it came by chance
         case = load(out / failure["case"])
         found.check, found.found_after, found.size = failure["check"], failure["found_after"], failure["size"]
         found.kills, found.actions = explorer.deaths_and_acts(case)

@@ -30,15 +30,19 @@ from scenarios.case import Case, CaseError, parse
 from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
 from scenarios.schedules import Leaning
-from scenarios.shrinker import shrink
+from scenarios.shrinker import Shrinking, shrink
 from scenarios.target import Target
 from scenarios.versions import versions
 
 SCHEMA = "killpoint.explored/1"
 BATCH = 16  # how many schedules are drawn before what they reached is looked at; part of what a seed means
 CONFIRM_PLAYS = 5
+AGAIN_PLAYS = 2  # how often a smaller case must fail again before it is taken
+SMALL_PLAYS = 10
+LARGER_TRIED_MAX = 3
 CHANCE_PLAYS = 30  # what a rate of none is measured with: below 3/30 with 95 % confidence
 CHANCE_TRIES = 3
+CHANCES_MAX = 3  # how many failures of one check that came by chance are told
 SHRUNK_RATE_MIN = 1 / 3  # what comes more rarely would be made small by chance alone
 SHRINK_PLAYS_MAX = 120
 LATE_POINT_S_MAX = 0.25
@@ -69,7 +73,8 @@ class Failure:
     """One failure: which check saw it, the schedule it was found in, the smallest case of it, and how often it came.
 
     found_after: how many cases had been played when it was seen. plays: how many it took to confirm it and to make it
-    small. seen, of: how often the smallest case failed again, and in how many plays.
+    small. seen, of: how often the smallest case failed again, and in how many plays. shrunk: whether it came often
+    enough to be made small.
     """
 
     check: str
@@ -80,6 +85,7 @@ class Failure:
     seen: int = 0
     of: int = 0
     finished: bool = True
+    shrunk: bool = False
     judged: Judged | None = None
 
     @property
@@ -186,6 +192,7 @@ class _Exploration:
         self._database = DirectoryBasedExampleDatabase(self._wish.database)
         self._key = f"{lanes.target.name} {self._wish.mutant or ''}".strip().encode()
         self._known: set[str] = set()
+        self._chances = Counter[str]()
         self._began = self._told = time.monotonic()
 
     def run(self) -> None:
@@ -220,7 +227,10 @@ class _Exploration:
 
     def _done(self) -> bool:
         late = self._wish.seconds is not None and time.monotonic() - self._began > self._wish.seconds
-        return late or (self._wish.first and bool(self._explored.failures))
+        return late or self._has_its_failure()
+
+    def _has_its_failure(self) -> bool:
+        return self._wish.first and any(each.shrunk for each in self._explored.failures)
 
     def _kept(self) -> list[Case]:
         """The failures of earlier explorations. What cannot be read any more is taken out."""
@@ -248,9 +258,12 @@ class _Exploration:
                 explored.voids.append(f"{path}: {cell.why}")
             checks = [violation.check for violation in cell.violations]
             fresh = [check for check in checks if check not in self._known]
-            if fresh and not (self._wish.first and explored.failures):
-                self._known |= set(checks)
-                self._failed(Failure(fresh[0], case, case, explored.plays, judged=judged))
+            if fresh and not self._has_its_failure():
+                failure = Failure(fresh[0], case, case, explored.plays, judged=judged)
+                self._failed(failure)
+                # What came by chance may yet come each time, in another schedule.
+                self._chances.update(() if failure.shrunk else checks)
+                self._known |= {check for check in checks if failure.shrunk or self._chances[check] == CHANCES_MAX}
             self._say_how_far()
 
     def _failed(self, failure: Failure) -> None:
@@ -260,7 +273,8 @@ class _Exploration:
         if not seen:
             more, plays = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
             seen, of = more, of + plays
-        if seen / of >= SHRUNK_RATE_MIN:
+        failure.shrunk = seen / of >= SHRUNK_RATE_MIN
+        if failure.shrunk:
             tries = 1 if seen == of else CHANCE_TRIES
             self._console.print(
                 f"{failure.schedule.id}: {failure.check} is violated, {seen} of {of} times again; made smaller",
@@ -268,12 +282,13 @@ class _Exploration:
             )
             small = shrink(
                 failure.case,
-                lambda cases: [found is not None for found in self._tried(failure.check, cases, tries)],
+                lambda cases: self._fails(failure.check, cases, tries),
                 self._wish.shrink_plays_max,
                 self._lanes.count,
             )
-            failure.case, failure.finished = _named(small.case, failure.check), small.finished
-            seen, of = self._count(failure, CONFIRM_PLAYS if tries == 1 else CHANCE_PLAYS)
+            failure.finished = small.finished
+            seen, of = self._settled_on(failure, small, SMALL_PLAYS if tries == 1 else CHANCE_PLAYS)
+            failure.case = _named(failure.case, failure.check)
         failure.seen, failure.of = seen, of
         failure.plays = self._explored.plays - before
         self._database.save(self._key, failure.case.to_json().encode())
@@ -282,6 +297,33 @@ class _Exploration:
         self._console.print(
             f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
         )
+
+    def _fails(self, check: str, cases: list[Case], tries: int) -> list[bool]:
+        """Which of these fail. Where the failure came each time, so must the first of them: one that fails by chance is no
+        smaller case of it."""
+        failing = [found is not None for found in self._tried(check, cases, tries)]
+        if tries > 1:
+            return failing
+        for place, case in enumerate(cases):
+            if failing[place]:
+                failing[place] = None not in self._tried(check, [case] * AGAIN_PLAYS, 1)
+            if failing[place]:
+                break
+        return failing
+
+    def _settled_on(self, failure: Failure, small: Shrinking, times: int) -> tuple[int, int]:
+        """Take the smallest case, or one shortly before it that fails each time where the smallest does not; how often it
+        fails, of how many plays."""
+        failure.case = small.case
+        least = seen, of = self._count(failure, times)
+        for larger in small.larger[: -1 - LARGER_TRIED_MAX : -1] if times == SMALL_PLAYS else ():
+            if seen == of:
+                break
+            failure.case = larger
+            seen, of = self._count(failure, times)
+        if seen < of:
+            failure.case, (seen, of) = small.case, least
+        return seen, of
 
     def _count(self, failure: Failure, times: int) -> tuple[int, int]:
         found = [each for each in self._tried(failure.check, [failure.case] * times, 1) if each is not None]

@@ -25,7 +25,7 @@ from typing import Literal
 from pydantic import TypeAdapter
 
 from faults import plan as ops
-from faults.catalogue import POINTS, WORKER_IDLE
+from faults.catalogue import CONTROL_STORED, POINTS, WORKER_IDLE
 from faults.clock import CaseClock, HostBoot
 from faults.controller import Controller, Held
 from faults.errors import HarnessFault
@@ -107,6 +107,7 @@ class Stagehand:
             point.name for point in POINTS if point.frequent and point.name not in planned and not self.record_all
         }
         self._deaths = itertools.count(1)
+        self._there_when_stored: list[Life] | None = None
         self._world_id = f"{os.getpid()}-{time.monotonic_ns()}"
         self._faults: list[str] = []
         self._mended: str | None = None
@@ -238,8 +239,7 @@ class Stagehand:
             case steps.Control():
                 self._insist("control", lambda: self.client.control(step.session, step.action, step.version), insisting)
             case steps.Quit():
-                self._insist("quit", self.client.quit, insisting)
-                self._await_exits()
+                self._await_exits(self._quit(insisting))
             case steps.Watch(do="watch"):
                 if step.anew:
                     self.client.forget(step.session)
@@ -256,6 +256,13 @@ class Stagehand:
                 self._bounce(step.role)
             case steps.File():
                 pass
+
+    def _quit(self, insisting: bool = True) -> list[Life]:
+        """Have a user quit. Gives the processes that are to end by it: those that were there when it was stored, or when it
+        was sent, if the target does not tell. One that a part of the plan has started since owes no end."""
+        self._there_when_stored, there = None, self._alive()
+        self._insist("quit", self.client.quit, insisting)
+        return there if self._there_when_stored is None else self._there_when_stored
 
     def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> None:
         """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
@@ -446,21 +453,22 @@ class Stagehand:
             self.client.down()
         self.changed()
 
-    def _await_exits(self, role: str | None = None) -> None:
-        """Every process (of this role) ends by itself within the bound, and is started again as a person would."""
-        for life in self._alive(role):
+    def _await_exits(self, ending: list[Life]) -> None:
+        """These end by themselves within the bound, and what is missing then is started again as a person would."""
+        for life in ending:
             if life.process.wait(EXIT_S_MAX) is None:
                 self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
-        for each in self.target.roles if role is None else (role,):
+        for role in self.target.roles:
             with self.starting:  # a part of the plan may want it back too
-                if not self._alive(each):
-                    self._start(each)
+                if not self._alive(role):
+                    self._start(role)
 
     def _bounce(self, role: str) -> None:
-        for life in self._alive(role):
+        ending = self._alive(role)
+        for life in ending:
             self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=True)
             life.process.terminate()
-        self._await_exits(role)
+        self._await_exits(ending)
 
     def _move_clock(self, by_s: float, why: str) -> None:
         self.clock.move(by_s)
@@ -486,6 +494,8 @@ class Stagehand:
             detail=held.detail,
         )
         with self._condition:
+            if held.point == CONTROL_STORED.name:
+                self._there_when_stored = self._alive()
             self._last_point[held.process] = held.point
             fault = self._pending.get(address)
             if fault is None:
@@ -523,7 +533,7 @@ class _Moment:
     def __init__(self, hand: Stagehand, held: Held) -> None:
         self._hand, self._held = hand, held
         self._answered = False
-        self._quitting = False
+        self._ending: list[Life] | None = None
         self._self = self._who_stands()
 
     def carry_out(self, plan: tuple[ops.Op, ...]) -> None:
@@ -560,8 +570,8 @@ class _Moment:
                 for life in self._of(op.role):
                     self._terminate(life, op.grace)
             case ops.Start():
-                if self._quitting:
-                    self._await_end(op.role)
+                if self._ending is not None:
+                    self._await_end(op.role, self._ending)
                 with hand.starting:  # two parts of a plan may want the same role back at the same time
                     if op.extra or not hand._alive(op.role):
                         hand._start(op.role)
@@ -599,16 +609,16 @@ class _Moment:
         insisting = self._self is not hand._lives[hand.target.entrance_role][-1]
         if isinstance(step, steps.Quit):
             # Whoever stands here cannot end before it is let go, so its end is waited for later, by `start`.
-            self._quitting = True
-            hand._insist("quit", hand.client.quit, insisting)
+            self._ending = hand._quit(insisting)
         else:
             hand._step(step, insisting)
 
-    def _await_end(self, role: str) -> None:
+    def _await_end(self, role: str, ending: list[Life]) -> None:
         if not self._answered:
             self._go()
-        for life in self._hand._alive(role):
-            life.process.wait(EXIT_S_MAX)
+        for life in ending:
+            if life.role == role:
+                life.process.wait(EXIT_S_MAX)
 
     def _go(self) -> None:
         self._answer("go", self._held.go)

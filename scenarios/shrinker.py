@@ -27,11 +27,13 @@ SHORT = "ok"
 
 @dataclass(slots=True)
 class Shrinking:
-    """What came of it: the smallest case found, how many candidates were played for it, and whether all were tried."""
+    """What came of it: the smallest case found, how many candidates were played for it, and whether all were tried. larger:
+    the failing cases on the way to it, the one that was given first."""
 
     case: Case
     plays: int = 0
     finished: bool = True
+    larger: list[Case] = field(default_factory=list)
     _seen: set[str] = field(default_factory=set)
 
 
@@ -75,6 +77,7 @@ def _exhaust(
         state.plays += len(batch)
         failing = [each for each, failed in zip(batch, fails(batch), strict=True) if failed]
         if failing:
+            state.larger.append(state.case)
             state.case = failing[0]
             candidates = _new(state, smaller)
     return state.plays < plays_max

@@ -161,20 +161,29 @@ def decision_stored(e: Evidence, found: Findings) -> None:
     needs=("final",),
 )
 def checkpoint_covers_effects(e: Evidence, found: Findings) -> None:
-    for session in e.final.sessions.values():
+    for name, session in e.final.sessions.items():
         for work in session.works:
             for decision in work.recoveries:
                 taken = _taken(e, work, decision)
                 if taken is not None and decision.way == "checkpoint" and not decision.void:
-                    _covered(e, found, session, decision, taken)
+                    _covered(e, found, session, decision, taken, _held_from_then_on(e, name, work, taken))
 
 
-def _covered(e: Evidence, found: Findings, session: SessionView, decision: RecoveryView, taken: Record) -> None:
+def _held_from_then_on(e: Evidence, session: str, work: WorkView, taken: Record) -> bool:
+    """Whether a user held the work after this taking, and the model was not asked for it any more: a write that may be sent
+    again, and for which the checkpoint could be gone on from, was then rightly not sent."""
+    held = any(c.action != "resume" and c.invoked.seq > taken.seq for c in e.commands_of(session))
+    own = [each for each in e.inputs if e.work_id(each) == work.work_id]
+    asked = any(request.record.seq > taken.seq for each in own for request in e.requests_of(each))
+    return held and not asked
+
+
+def _covered(e: Evidence, found: Findings, session: SessionView, decision: RecoveryView, taken: Record, held: bool) -> None:
     """Each write of the turn that the world had been asked for before the taking has its outcome now."""
     keys = {x.idempotency_key: x for x in session.effects if x.turn_id == decision.turn_id and x.idempotency_key}
     for asked in e.history.of("effect.received"):
         effect = keys.get(asked["key"]) if asked.seq < taken.seq else None
-        if effect is not None:
+        if effect is not None and not (held and effect.state == "outcome_unknown"):
             found.verify(
                 effect.state not in {"outcome_unknown", "not_started"},
                 f"{decision.turn_id}: no checkpoint while an effect of it is unknown",

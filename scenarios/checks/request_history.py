@@ -205,7 +205,7 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
         for item in session.transcript:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue
-            source = [r for r in cut if e.reply(r).text.startswith(item.text)]
+            source = [r for r in cut if _may_have_sent(e, session, r, item)]
             if not source:
                 continue
             found.verify(
@@ -215,6 +215,15 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
                 since=source[-1].billed,
                 at=served[-1].record,
             )
+
+
+def _may_have_sent(e: Evidence, session: SessionView, request: Request, item: ItemView) -> bool:
+    """Whether this interrupted text can have come with this request: of the same turn, if that is told, and one that was
+    answered at all."""
+    turn = next((each.turn_id for each in session.attempts if each.attempt == request.attempt), None)
+    answered = request.complete or bool(request.billed and request.billed.get("output_tokens"))
+    own = turn == item.turn_id or None in (turn, item.turn_id)
+    return answered and own and e.reply(request).text.startswith(item.text)
 
 
 def _marked(request: Request, text: str, whole: set[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,9 @@ from reports.model import Cell, CheckResult, Violation, Witness
 from scenarios import explorer, schedules
 from scenarios.case import Case, load
 from scenarios.engine import Engine, Judged
-from scenarios.explorer import Coverage, Explored, Wish
+from scenarios.explorer import Coverage, Explored, Failure, Wish
 from scenarios.lanes import Lanes
+from scenarios.shrinker import Shrinking
 from scenarios.targets import TARGETS
 from tests.scenarios.plans import death
 from tests.scenarios.runs import killpoint
@@ -41,9 +43,9 @@ def test_a_defect_is_found_made_small_and_kept_and_is_tried_first_next_time(tmp_
     wish = Wish(examples=160, seed=1, mutant="unknown-write-sent-again", database=tmp_path / "kept", first=True)
     status, said, data = explored(tmp_path / "one", wish)
     assert status == 1
-    (failure,) = data["failures"]
+    failure = data["failures"][-1]  # those before it came by chance
     assert failure["check"] == "no-duplicate-write"
-    assert (failure["seen"], failure["of"]) == (5, 5) and failure["smallest"]
+    assert (failure["seen"], failure["of"]) == (10, 10) and failure["smallest"]
     assert data["plays"] <= 200
     case = load(tmp_path / "one" / failure["case"])
     kills = [op for fault in case.plan for op in fault.ops if op.do == "kill"]
@@ -52,8 +54,8 @@ def test_a_defect_is_found_made_small_and_kept_and_is_tried_first_next_time(tmp_
     assert "expected:" in said and "seen:" in said
 
     status, said, data = explored(tmp_path / "two", replace(wish, examples=1))
-    assert status == 1 and "1 failures of earlier times are tried first" in said
-    assert data["failures"][0]["found_after"] == 1 and data["failures"][0]["check"] == "no-duplicate-write"
+    assert status == 1 and "failures of earlier times are tried first" in said
+    assert data["failures"][-1]["found_after"] <= 2 and data["failures"][-1]["check"] == "no-duplicate-write"
 
     status, said, data = explored(tmp_path / "sound", replace(wish, examples=1, mutant=None))
     assert status == 0 and not data["failures"], "what fails with a defect is kept for that defect alone"
@@ -63,9 +65,10 @@ def test_the_naive_script_is_found_out_by_what_the_world_saw(tmp_path: Path, mon
     monkeypatch.setattr(explorer, "SETTLE_S_MAX", 3.0)
     wish = Wish(examples=32, seed=3, database=tmp_path / "kept", first=True, shrink_plays_max=6)
     status, _, data = explored(tmp_path / "out", wish, "naive")
-    (failure,) = data["failures"]
+    failure = data["failures"][-1]
     assert status == 1 and failure["check"] in {"no-duplicate-write", "unknown-never-resent", "usage-equals-billed"}
-    assert failure["plays"] <= 6 + 4 * explorer.CONFIRM_PLAYS
+    tried = explorer.CONFIRM_PLAYS + 6 * (1 + explorer.AGAIN_PLAYS)
+    assert failure["plays"] <= tried + explorer.SMALL_PLAYS * (1 + explorer.LARGER_TRIED_MAX)
 
 
 def test_a_sound_runtime_gives_it_nothing_and_it_says_what_it_reached(tmp_path: Path) -> None:
@@ -113,6 +116,51 @@ def _nothing(case: Case) -> Cell:
 
 
 # Without processes ---------------------------------------------------------------------------------------------------
+
+
+def test_what_fails_by_chance_is_no_smaller_case(tmp_path: Path) -> None:
+    """With its death the case fails each time; without it, every other time."""
+    case = schedules.draw(REFERENCE, "9/0").model_copy(update={"plan": (death("turn.begun#1"),)})
+    exploration = _exploration(tmp_path, lambda case, nth: bool(case.plan) or nth % 2 == 1)
+    chance = case.model_copy(update={"plan": ()})
+    assert exploration._fails("made-up", [chance, case], 1) == [False, True]
+    assert exploration._fails("made-up", [chance], 3) == [True], "a failure that came by chance is looked for more often"
+
+
+@pytest.mark.parametrize("sound", [0, 1, 2, 3])
+def test_the_smallest_case_that_fails_each_time_is_settled_on(tmp_path: Path, sound: int) -> None:
+    """The cases on the way down are a, b, c and d, each a little smaller; those from `sound` on fail only now and then."""
+    cases = [schedules.draw(REFERENCE, f"9/{n}").model_copy(update={"id": n}) for n in "abcd"]
+    exploration = _exploration(tmp_path, lambda case, nth: case in cases[: sound + 1] or nth % 3 == 1)
+    failure = Failure("made-up", cases[0], cases[0], 1)
+    small = Shrinking(cases[3], larger=cases[:3])
+    seen, of = exploration._settled_on(failure, small, explorer.SMALL_PLAYS)
+    assert (seen, of, failure.case) == (10, 10, cases[sound])
+
+
+def test_where_none_fails_each_time_the_smallest_is_told_with_its_rate(tmp_path: Path) -> None:
+    cases = [schedules.draw(REFERENCE, f"9/{n}") for n in range(3)]
+    exploration = _exploration(tmp_path, lambda case, nth: nth % 2 == 1)
+    failure = Failure("made-up", cases[0], cases[0], 1)
+    seen, of = exploration._settled_on(failure, Shrinking(cases[2], larger=cases[:2]), explorer.SMALL_PLAYS)
+    assert (seen, of, failure.case) == (5, 10, cases[2])
+
+
+def _exploration(tmp_path: Path, fails: Callable[[Case, int], bool]) -> explorer._Exploration:
+    """An exploration whose plays are this function, of the case and of how often it has been played."""
+    plays = Counter[str]()
+
+    class Lanes(_NoLanes):
+        def map(self, play: Any, each: Any) -> Any:
+            return [play(self, case) for case in each]
+
+        def play(self, case: Case) -> Judged:
+            plays[case.digest] += 1
+            found = _nothing(case)
+            return Judged(_violated(found) if fails(case, plays[case.digest]) else found, [])
+
+    explored = Explored(Wish(database=tmp_path / "kept"), REFERENCE)
+    return explorer._Exploration(explored, Lanes(REFERENCE, 1), tmp_path, Console(file=io.StringIO()))
 
 
 def test_nothing_held_is_no_success() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from faults.controller import Held
-from faults.plan import Address, Await, Fault, LockStore, Release, Start, Terminate, User
+from faults.plan import Address, Await, Fault, Kill, LockStore, Release, Start, Terminate, User
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, Open, Send, SettleStep
@@ -223,3 +223,15 @@ def test_a_user_asks_once_where_nobody_could_bring_the_entrance_back(engines: En
     judged = engines("reference").play(matrix.single(REFERENCE, "plain/none").model_copy(update={"plan": plan}))
     assert len(told(judged, "client.gave_up")) == 2
     assert judged.cell.phases["play"] < matrix.single(REFERENCE, "plain/none").settle_s_max
+
+
+def test_a_worker_that_was_started_after_a_quit_was_stored_owes_no_end(engines: Engines) -> None:
+    """Two parts of the plan meet: one quits and wants everything back, the other has brought the worker back already."""
+    plan = (
+        moment("turn.begun#1", User(step={"do": "quit"}), Start(role="app"), Start(role="worker")),
+        moment("control.stored#1", Kill(role="worker"), Start(role="worker")),
+    )
+    judged = play(engines, "plain/none", plan=plan)
+    assert lives(judged) == ["app.1", "worker.1", "worker.2", "app.2"]
+    (settled,) = [data for _, data in told(judged, "case.settled")]
+    assert settled["settled"]

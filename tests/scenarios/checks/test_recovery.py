@@ -303,6 +303,25 @@ def test_what_a_checkpoint_need_not_cover(t: Tape, why: str) -> None:
     not_examined(t, "checkpoint-covers-effects")
 
 
+@FEW
+@given(t=CHECKPOINT, action=st.sampled_from(["stop", "quit", "pause"]), asked=st.booleans())
+def test_a_write_that_a_user_kept_from_being_sent_again_may_stay_open(t: Tape, action: str, asked: bool) -> None:
+    """The work was held before it went on from its checkpoint; not so, if the model was asked all the same."""
+    taken = reached(t, "recovery.ownership.taken")
+    for effect in t.view()["effects"]:
+        effect["state"] = "outcome_unknown"
+    after = next(line for line in t.lines if t.seq(line) > t.seq(taken))
+    op = "quit" if action == "quit" else "control"
+    about = {} if action == "quit" else {"session": "s1", "action": action}
+    t.put("client.invoked", after, call=900, client="c1", op=op, **about)
+    if not asked:
+        t.drop(*(line for line in t.all("provider.request") if t.seq(line) > t.seq(taken)))
+        not_examined(t, "checkpoint-covers-effects")
+    else:
+        asked_before = next(line for line in t.all("effect.received") if t.seq(line) < t.seq(taken))
+        caught(t, "checkpoint-covers-effects", (asked_before, taken))
+
+
 def test_a_checkpoint_without_any_write_shows_nothing() -> None:
     not_examined(turn(call("read", path="a"), die="reply.stored#1"), "checkpoint-covers-effects")
 

@@ -583,6 +583,22 @@ def test_a_piece_is_to_be_told_also_where_the_stream_had_been_sent_to_its_end(ta
 
 
 @SOME
+@given(CUT, st.booleans())
+def test_a_piece_is_no_request_s_that_was_of_another_turn_or_not_answered(tape: Tape, another: bool) -> None:
+    """Paused before the first word, then begun anew: the piece is of the second request, and told after that one."""
+    line, told = told_partial(tape)
+    messages(line).remove(told)
+    cut = cut_off(tape)
+    if another:
+        for view in (line["data"]["sessions"]["s1"] for line in tape.all("snapshot.taken")):
+            for attempt in view["attempts"]:
+                attempt["turn_id"] = "t_before"
+    else:
+        cut["data"]["output_tokens"] = 0
+    not_examined(tape, "partial-told-and-marked")
+
+
+@SOME
 @given(CUT, st.sampled_from(["{} …", "[interrupted] {}", "{}\n[This reply was cut off here.]"]))
 def test_any_mark_will_do(tape: Tape, mark: str) -> None:
     for line in tape.all("provider.request"):

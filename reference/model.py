@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    import httpx
+    import aiohttp
 
 ItemKind = Literal["user", "assistant", "tool_result", "note", "reconciliation"]
 
@@ -129,7 +129,7 @@ class ToolContext:
 
     workspace: Path
     effects_url: str | None
-    client: httpx.AsyncClient
+    client: aiohttp.ClientSession
     key: str
     call_id: str = ""
     limits: Mapping[str, int] = field(default_factory=dict)

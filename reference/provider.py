@@ -7,21 +7,20 @@ and of tool calls live in an object that belongs to the call (REC-11).
 
 from __future__ import annotations
 
-import functools
 import json
-import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
+import aiohttp
+import anyio
 
 from reference.model import Counts, ProviderFault, Reply, ToolCall
+from reference.outbound import NEVER_LEFT, NO_ADDRESS, SILENCE_S_MAX, plainly
 from reference.settings import Settings
 
-CONNECT_S_MAX = 10.0
-SILENCE_S_MAX = 300.0  # between two pieces of a stream: a model may think for minutes before its first word
 WRITE_S_MAX = 30.0
 REPLY_BYTES_MAX = 16 * 1024 * 1024
 ERROR_BYTES_MAX = 64 * 1024
@@ -31,42 +30,8 @@ CALLS_MAX = 128
 OnPiece = Callable[[str, Counts | None], None]
 
 
-def client(settings: Settings) -> httpx.AsyncClient:
-    """The HTTP client of one process, for the provider and for tools. Close it with `aclose`.
-
-    Proxies and certificates from the environment count, except on loopback, where nothing but plain sockets is wanted.
-    """
-    urls = [url for url in (settings.provider_url, settings.effects_url) if url]
-    secure = any(url.lower().startswith("https:") for url in urls)
-    return httpx.AsyncClient(
-        verify=_trusting() if secure else trusting_nobody(),
-        trust_env=not all(_is_loopback(url) for url in urls),
-        timeout=httpx.Timeout(SILENCE_S_MAX, connect=CONNECT_S_MAX, write=WRITE_S_MAX, pool=CONNECT_S_MAX),
-        follow_redirects=False,
-    )
-
-
-@functools.cache
-def _trusting() -> ssl.SSLContext:
-    """One context for all of https: loading the certificates takes tens of milliseconds."""
-    return httpx.create_ssl_context()
-
-
-@functools.cache
-def trusting_nobody() -> ssl.SSLContext:
-    """For addresses without TLS. It holds no certificate, so that an unexpected https address fails and is not trusted."""
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _is_loopback(url: str) -> bool:
-    try:
-        return urlsplit(url).hostname in {"127.0.0.1", "::1", "localhost"}
-    except ValueError:
-        return False
-
-
 async def stream(
-    client: httpx.AsyncClient,
+    client: aiohttp.ClientSession,
     settings: Settings,
     attempt: str,
     messages: list[dict[str, Any]],
@@ -89,50 +54,47 @@ async def stream(
     if tools:
         body["tools"] = tools
     headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "X-Client-Request-Id": attempt}
-    if settings.provider_key:
+    if settings.provider_key and not _has_credentials(settings.provider_url):
         headers["Authorization"] = f"Bearer {settings.provider_key}"
     content = json.dumps(body, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace")
+    url = f"{settings.provider_url}/chat/completions"
     try:
-        request = client.build_request(
-            "POST", f"{settings.provider_url}/chat/completions", content=content, headers=headers
-        )
-        response = await client.send(request, stream=True)
+        with anyio.fail_after(WRITE_S_MAX + SILENCE_S_MAX):
+            response = await client.post(url, data=content, headers=headers, **plainly(url))
         try:
-            if response.status_code != httpx.codes.OK:
+            if response.status != HTTPStatus.OK:
                 raise await _refusal(response, settings)
             return await _Assembly(on_piece).read(response)
         finally:
-            await response.aclose()
+            response.release()
     except ProviderFault as fault:
         raise ProviderFault(fault.kind, _clean(fault.message, settings), fault.passing) from None
-    except httpx.HTTPError as error:
-        raise _fault(error, settings) from None
-    except (httpx.InvalidURL, UnicodeError) as error:
+    except (*NO_ADDRESS, UnicodeError) as error:
         raise ProviderFault("protocol", f"{_address(settings)}: {_clean(str(error), settings)}", passing=False) from None
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise _fault(error, settings) from None
 
 
-def _fault(error: httpx.HTTPError, settings: Settings) -> ProviderFault:
+def _fault(error: Exception, settings: Settings) -> ProviderFault:
     kind, what = "cut", "the connection was cut before the reply was whole"
-    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError | httpx.PoolTimeout):
+    if isinstance(error, NEVER_LEFT):
         kind, what = "unreachable", "cannot be reached"
-    elif isinstance(error, httpx.TimeoutException):
+    elif isinstance(error, TimeoutError):
         kind, what = "timeout", f"sent nothing for {SILENCE_S_MAX:g} s"
-    elif isinstance(error, httpx.UnsupportedProtocol):
-        return ProviderFault("protocol", f"{_address(settings)}: is no http or https address", passing=False)
     reason = _clean(str(error), settings)
     return ProviderFault(kind, f"{_address(settings)}: {what}{f' ({reason})' if reason else ''}", passing=True)
 
 
-async def _refusal(response: httpx.Response, settings: Settings) -> ProviderFault:
+async def _refusal(response: aiohttp.ClientResponse, settings: Settings) -> ProviderFault:
     """The fault for an answer that is no 200, with the provider's own words."""
-    status = response.status_code
+    status = response.status
     said = bytearray()
     try:
-        async for chunk in response.aiter_bytes():
+        async for chunk in response.content.iter_any():
             said += chunk
             if len(said) > ERROR_BYTES_MAX:
                 break
-    except httpx.HTTPError:
+    except (aiohttp.ClientError, TimeoutError):
         pass  # the status is known; the words are a help only
     message = _clean(_error_text(bytes(said[:ERROR_BYTES_MAX])), settings)
     passing = status >= 500 or status in {408, 409, 425, 429}
@@ -160,6 +122,14 @@ def _clean(text: str, settings: Settings) -> str:
     return text if len(text) <= ERROR_CHARS_MAX else text[:ERROR_CHARS_MAX] + "…"
 
 
+def _has_credentials(url: str) -> bool:
+    """Whether the address itself says who asks, as one of a gateway may; that goes before the key."""
+    try:
+        return urlsplit(url).username is not None
+    except ValueError:
+        return False
+
+
 def _address(settings: Settings) -> str:
     """The provider's address without what a URL may carry of a password."""
     try:
@@ -180,7 +150,7 @@ class _Assembly:
         self._counted_last = False
         self._finish: str | None = None
 
-    async def read(self, response: httpx.Response) -> Reply:
+    async def read(self, response: aiohttp.ClientResponse) -> Reply:
         async with aclosing(_lines(response)) as lines:
             async for line in lines:
                 if not line.startswith(b"data:"):
@@ -252,10 +222,10 @@ class _Assembly:
         return Reply("".join(self._text), calls, counts, self._finish)
 
 
-async def _lines(response: httpx.Response) -> AsyncGenerator[bytes, None]:
+async def _lines(response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
     """The lines of an event stream. Only a line feed ends one here: JSON text may hold every other line separator."""
     rest, size = b"", 0
-    async for data in response.aiter_bytes():
+    async for data in response.content.iter_any():
         size += len(data)
         if size > REPLY_BYTES_MAX:
             raise ProviderFault("protocol", f"the reply is larger than {REPLY_BYTES_MAX} bytes", passing=False)

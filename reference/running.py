@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import aiohttp
 import anyio
-import httpx
 
 from faults.probe import reach
 from reference import ownership
@@ -53,7 +53,7 @@ class Kit:
     stream: Stream
     registry: Registry
     messages: Messages
-    client: httpx.AsyncClient
+    client: aiohttp.ClientSession
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import anyio
-import httpx
 
-from reference import fresh, openapi, provider, security, serving, snapshot, tools, worker
+from reference import fresh, openapi, security, serving, snapshot, tools, worker
 from reference.identity import Identity
 from reference.settings import Settings
 from reference.store import Store
@@ -76,20 +76,19 @@ async def _requests(settings: Settings) -> str:
         process = serving.AppProcess(settings, listener, "127.0.0.1", token, 0)
         running = asyncio.create_task(process.run())
         await process.ready.wait()
-        headers = {"Authorization": f"Bearer {token}"}
-        async with _client(base_url=process.url, headers=headers) as client:
-            session = (await client.post("/sessions", json={})).json()["session"]
+        async with aiohttp.ClientSession(process.url, headers={"Authorization": f"Bearer {token}"}) as client:
+            session = (await _call(client, "POST", "/sessions", {}))["session"]
             body = {"request_id": "r", "text": "x"}
-            await client.post(f"/sessions/{session}/inputs", json=body)
-            async with client.stream("GET", f"/sessions/{session}/events") as events:
-                async for line in events.aiter_lines():
-                    if line.startswith("id: "):
+            await _call(client, "POST", f"/sessions/{session}/inputs", body)
+            async with client.get(f"/sessions/{session}/events") as events:
+                async for line in events.content:
+                    if line.startswith(b"id: "):
                         break
             for action in ("pause", "stop", "resume", "none"):
-                await client.post(f"/sessions/{session}/control", json={"action": action})
+                await _call(client, "POST", f"/sessions/{session}/control", {"action": action})
             for path in ("/snapshot", f"/sessions/{session}", "/health", "/openapi.json", "/none"):
-                await client.get(path)
-            await client.post(f"/sessions/{session}/inputs", json=body | {"request_id": "r2"})
+                await _call(client, "GET", path)
+            await _call(client, "POST", f"/sessions/{session}/inputs", body | {"request_id": "r2"})
         process.ask_to_end()
         await running
     return str(session)
@@ -146,8 +145,9 @@ def _end_when_done(settings: Settings, session: str) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _client(**settings: Any) -> httpx.AsyncClient:
-    return httpx.AsyncClient(verify=provider.trusting_nobody(), trust_env=False, **settings)
+async def _call(client: aiohttp.ClientSession, method: str, path: str, body: Any = None) -> Any:
+    async with client.request(method, path, json=body) as response:
+        return await response.json()
 
 
 def _descriptors() -> set[str]:

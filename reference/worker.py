@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import anyio
 
 from faults.probe import reach
-from reference import context, control, effects, outbox, ownership, provider, recovery, turns
+from reference import context, control, effects, outbound, outbox, ownership, provider, recovery, turns
 from reference.identity import Identity
 from reference.model import Fenced, StateUnavailable
 from reference.ownership import Lookout
@@ -36,14 +36,14 @@ def main(settings: Settings, kit: Kit | None = None) -> int:
 async def _main(settings: Settings, kit: Kit | None) -> int:
     own = kit is None
     if kit is None:
-        kit = Kit(provider.stream, registry(settings), context.messages, provider.client(settings))
+        kit = Kit(provider.stream, registry(settings), context.messages, outbound.client(settings))
     told = _Told()
     try:
         with _signals(told, restored=not own):
             return await _live(settings, kit, told)
     finally:
         if own:
-            await kit.client.aclose()
+            await kit.client.close()
 
 
 class _Told:

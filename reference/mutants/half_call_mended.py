@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import httpx
+import aiohttp
 
 from reference.model import ProviderFault, Reply
 from reference.mutants import swap
@@ -28,10 +28,10 @@ def _mended(arguments: str) -> str:
 
 
 def _read(found: Any) -> Any:
-    async def read(self: Any, response: httpx.Response) -> Reply:
+    async def read(self: Any, response: aiohttp.ClientResponse) -> Reply:
         try:
             whole: Reply = await found(self, response)
-        except (ProviderFault, httpx.HTTPError):
+        except (ProviderFault, aiohttp.ClientError):
             if not self._calls:
                 raise
             for call in self._calls.values():

@@ -8,26 +8,20 @@ deduplicate takes it as a mere label, by which a state query can find the write.
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any, ClassVar
 
-import httpx
+import aiohttp
 from pydantic import ConfigDict, Field
 
 from reference.model import Outcome, OutcomeUnknown, ToolContext
+from reference.outbound import NEVER_LEFT, NO_ADDRESS, plainly
 from reference.tools.base import Arguments, BaseTool
 
 EFFECT_S_MAX = 60.0
 PROBE_S_MAX = 10.0
 REPLY_CHARS_MAX = 16 * 1024
-
-_NEVER_LEFT = (
-    httpx.ConnectError,
-    httpx.ConnectTimeout,
-    httpx.PoolTimeout,
-    httpx.ProxyError,
-    httpx.UnsupportedProtocol,
-    httpx.LocalProtocolError,
-)
+REFUSAL_BYTES_MAX = 500
 
 
 class ServiceArguments(Arguments):
@@ -46,24 +40,23 @@ class _Service(BaseTool):
             return Outcome(False, f"{self.name}: no effect service is configured (REFERENCE_EFFECTS_URL); nothing was sent")
         body = json.dumps(arguments.model_dump(exclude_unset=True), sort_keys=True, separators=(",", ":"))
         headers = {"Content-Type": "application/json", "Idempotency-Key": ctx.key}
+        url, timeout = f"{ctx.effects_url}/{self.receiver}", aiohttp.ClientTimeout(EFFECT_S_MAX)
         try:
-            response = await ctx.client.post(
-                f"{ctx.effects_url}/{self.receiver}", content=body, headers=headers, timeout=EFFECT_S_MAX
-            )
-        except _NEVER_LEFT as error:
+            async with ctx.client.post(url, data=body, headers=headers, timeout=timeout, **plainly(url)) as response:
+                return self._told(response.status, await response.read())
+        except NEVER_LEFT as error:
             return Outcome(False, f"{self.name}: the service cannot be reached ({_reason(error)}); nothing was sent")
-        except httpx.InvalidURL:
+        except NO_ADDRESS:
             return Outcome(False, f"{self.name}: REFERENCE_EFFECTS_URL is no address; nothing was sent")
-        except httpx.HTTPError as error:
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise OutcomeUnknown(f"{self.name}: the reply was lost ({_reason(error)})") from None
-        return self._told(response)
 
-    def _told(self, response: httpx.Response) -> Outcome:
-        status = response.status_code
-        if response.is_success:
-            return Outcome(True, _receipt(_object(self.name, response)))
+    def _told(self, status: int, body: bytes) -> Outcome:
+        if 200 <= status < 300:
+            return Outcome(True, _receipt(_object(self.name, body)))
         if 400 <= status < 500 and status not in {408, 425, 429}:
-            return Outcome(False, f"{self.name}: the service refused it with {status}: {response.text[:500]}")
+            said = body[:REFUSAL_BYTES_MAX].decode(errors="replace")
+            return Outcome(False, f"{self.name}: the service refused it with {status}: {said}")
         # A service that fails may have written before it failed.
         raise OutcomeUnknown(f"{self.name}: the service answered {status}, which does not say whether it acted")
 
@@ -76,13 +69,15 @@ class _Queryable(_Service):
     async def find(self, ctx: ToolContext, key: str, arguments: ServiceArguments) -> Outcome | None:
         if not ctx.effects_url:
             raise OutcomeUnknown(f"{self.name}: no effect service is configured (REFERENCE_EFFECTS_URL)")
+        url, timeout = f"{ctx.effects_url}/state", aiohttp.ClientTimeout(PROBE_S_MAX)
         try:
-            response = await ctx.client.get(f"{ctx.effects_url}/state", params={"key": key}, timeout=PROBE_S_MAX)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            async with ctx.client.get(url, params={"key": key}, timeout=timeout, **plainly(url)) as response:
+                status, body = response.status, await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
             raise OutcomeUnknown(f"{self.name}: the state query failed ({_reason(error)})") from None
-        if response.status_code != httpx.codes.OK:
-            raise OutcomeUnknown(f"{self.name}: the state query was answered {response.status_code}")
-        state = _object(self.name, response)
+        if status != HTTPStatus.OK:
+            raise OutcomeUnknown(f"{self.name}: the state query was answered {status}")
+        state = _object(self.name, body)
         found, pending = state.get("found"), state.get("pending")
         if found is True:
             return Outcome(True, _receipt({"receipt": state.get("receipt"), "key": key}))
@@ -166,9 +161,9 @@ class NotePlugin(_Service):
     idempotent = True
 
 
-def _object(name: str, response: httpx.Response) -> dict[str, Any]:
+def _object(name: str, body: bytes) -> dict[str, Any]:
     try:
-        data = response.json()
+        data = json.loads(body)
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):

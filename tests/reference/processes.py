@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from reference.provider import trusting_nobody
+from reference.outbound import trusting_nobody
 
 START_S_MAX = 60.0
 END_S_MAX = 60.0

@@ -12,7 +12,6 @@ import sys
 import time
 from pathlib import Path
 
-import httpx
 import pytest
 
 from reference import context, intake, migrations, usage, worker
@@ -21,7 +20,7 @@ from reference.model import Counts, StateUnavailable
 from reference.running import Kit
 from reference.settings import Settings
 from reference.store import Store
-from tests.reference.rig import Fake, Tools, make
+from tests.reference.rig import NO_CLIENT, Fake, Tools, make
 
 
 def settings_in(folder: Path) -> Settings:
@@ -163,14 +162,13 @@ def test_work_without_its_ledger_is_refused(folder: Path) -> None:
 WORKER = """
 import sys
 from pathlib import Path
-import httpx
 from reference import context, worker
 from reference.running import Kit
 from reference.settings import Settings
-from tests.reference.rig import Model, Tools
+from tests.reference.rig import NO_CLIENT, Model, Tools
 data = Path(sys.argv[1])
 model = Model({"text": ["an answer"]})
-kit = Kit(model.stream, Tools(), context.messages, httpx.AsyncClient())
+kit = Kit(model.stream, Tools(), context.messages, NO_CLIENT)
 status = worker.main(Settings(data=data, workspace=data / "workspace"), kit)
 print(len(model.requests), flush=True)
 sys.exit(status)
@@ -234,7 +232,7 @@ def test_a_database_that_fails_in_a_turn_is_let_go_and_taken_up_again(
             os.kill(os.getpid(), signal.SIGTERM)
 
     rig.hook = hook
-    kit = Kit(rig.model.stream, Tools(), context.messages, httpx.AsyncClient())
+    kit = Kit(rig.model.stream, Tools(), context.messages, NO_CLIENT)
     assert worker.main(rig.settings, kit) == 0
     view = rig.view(session)
     assert view["works"][0]["state"] == "done"
@@ -254,7 +252,7 @@ def test_a_result_in_hand_outlasts_a_fault_of_the_store(folder: Path, monkeypatc
             os.kill(os.getpid(), signal.SIGTERM)
 
     rig.hook = hook
-    assert worker.main(rig.settings, Kit(rig.model.stream, rig.tools, context.messages, httpx.AsyncClient())) == 0
+    assert worker.main(rig.settings, Kit(rig.model.stream, rig.tools, context.messages, NO_CLIENT)) == 0
     view = rig.view(session)
     assert view["works"][0]["state"] == "done"
     assert [effect["state"] for effect in view["effects"]] == ["succeeded"]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import anyio
-import httpx
 import pytest
 
-from reference import provider
+from reference import outbound, provider
 from reference.model import Counts, ProviderFault, Reply, ToolCall
 from reference.settings import Settings
 
@@ -84,7 +84,7 @@ def ask(url: str, seen: list[tuple[str, Counts | None]] | None = None, tools: li
     kept = [] if seen is None else seen
 
     async def run() -> Reply:
-        async with provider.client(settings) as client:
+        async with outbound.client(settings) as client:
             message = {"role": "user", "content": "hi"}
             return await provider.stream(
                 client, settings, "a_1", [message], tools or [], lambda text, counts: kept.append((text, counts))
@@ -220,10 +220,39 @@ def test_plain_http_loads_no_certificates(monkeypatch: pytest.MonkeyPatch) -> No
     def loaded(*_: object, **__: object) -> None:
         raise AssertionError("certificates were loaded for an address without TLS")
 
-    monkeypatch.setattr(httpx, "create_ssl_context", loaded)
-    check: Callable[[], httpx.AsyncClient] = lambda: provider.client(  # noqa: E731
-        Settings(Path("/nowhere"), Path("/nowhere"), provider_url="http://127.0.0.1:1/v1")
-    )
-    client = check()
-    anyio.run(client.aclose)
-    assert provider.trusting_nobody().get_ca_certs() == []
+    monkeypatch.setattr(ssl, "create_default_context", loaded)
+
+    async def made_and_closed() -> None:
+        settings = Settings(Path("/nowhere"), Path("/nowhere"), provider_url="http://127.0.0.1:1/v1")
+        await outbound.client(settings).close()
+
+    anyio.run(made_and_closed)
+    assert outbound.trusting_nobody().get_ca_certs() == []
+
+
+def test_a_proxy_of_the_environment_counts_except_on_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"https_proxy": "http://proxy:3128", "all_proxy": "http://other:1", "no_proxy": ".inside"}.items():
+        monkeypatch.setenv(name, value)
+    proxies = {
+        "https://api.example.org/v1": "http://proxy:3128",
+        "http://api.example.org/v1": "http://other:1",
+        "https://user:word@model.inside:8443/v1": None,
+        "http://127.0.0.1:1/v1": None,
+        "https://localhost/v1": None,
+        "http://[::1": None,
+    }
+    for url, proxy in proxies.items():
+        assert outbound.plainly(url) == {"proxy": proxy, "allow_redirects": False}, url
+
+
+def test_a_redirect_is_not_followed(answers: Answers) -> None:
+    answers.next = [b"HTTP/1.1 307 X\r\nLocation: " + answers.url.encode() + b"\r\nContent-Length: 0\r\n\r\n"]
+    found = fault(answers.url)
+    assert (found.kind, found.passing) == ("status", False) and "answered 307" in str(found)
+    assert len(answers.requests) == 1
+
+
+def test_credentials_in_the_address_go_before_the_key(answers: Answers) -> None:
+    answers.next = [http(events(piece("a", "stop")))]
+    ask(answers.url.replace("//", "//user:word@"))
+    assert answers.requests[0][0]["authorization"] == "Basic dXNlcjp3b3Jk"

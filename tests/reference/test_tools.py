@@ -11,14 +11,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
+import aiohttp
 import anyio
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reference.model import Outcome, OutcomeUnknown, ToolContext
-from reference.provider import trusting_nobody
 from reference.settings import Settings
 from reference.tools import PLUGINS, TRUSTED, Entry, ToolRegistry, parse, registry
 from reference.tools.base import RESULT_CHARS_MAX, Arguments, BaseTool
@@ -36,7 +35,7 @@ def tool(name: str) -> Entry:
 
 def call(workspace: Path, name: str, effects_url: str | None = None, key: str = "k1", **arguments: Any) -> Outcome:
     async def run() -> Outcome:
-        async with httpx.AsyncClient(trust_env=False, verify=trusting_nobody()) as client:
+        async with aiohttp.ClientSession() as client:
             return await tool(name).run(ToolContext(workspace, effects_url, client, key), arguments)
 
     return anyio.run(run)
@@ -44,7 +43,7 @@ def call(workspace: Path, name: str, effects_url: str | None = None, key: str = 
 
 def probe(workspace: Path, name: str, effects_url: str | None = None, key: str = "k1", **arguments: Any) -> Outcome | None:
     async def run() -> Outcome | None:
-        async with httpx.AsyncClient(trust_env=False, verify=trusting_nobody()) as client:
+        async with aiohttp.ClientSession() as client:
             return await tool(name).probe(ToolContext(workspace, effects_url, client, key), key, arguments)
 
     return anyio.run(run)

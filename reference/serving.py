@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from faults.probe import reach
 from reference import app as api
@@ -154,7 +154,7 @@ class AppProcess:
         return uvicorn.Config(
             self._asgi,
             loop="asyncio",
-            http=H11Protocol,
+            http=HttpToolsProtocol,
             ws="none",
             lifespan="off",
             interface="asgi3",

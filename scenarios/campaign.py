@@ -247,7 +247,7 @@ def write_cell(
     cell = cell.model_copy(update={"case": f"cases/{case_path(out, case.id).name}"})
     records = [{"seq": place, **line} for place, line in enumerate(lines)]
     point = next((asdict_point(each) for each in POINTS if each.name == cell.point), None)
-    cell = writer.write_cell(out, cell, records, json.loads(case.to_json()), point, versions=known, script=script)
+    cell = writer.write_cell(out, cell, records, case.data(), point, versions=known, script=script)
     writer.atomic_write(cell_path(out, case.id), cell.model_dump_json())
     return cell
 

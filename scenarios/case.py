@@ -187,9 +187,13 @@ class Case(_Data):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
+    def data(self) -> dict[str, Any]:
+        """The case as JSON data."""
+        return self.model_dump(mode="json", by_alias=True)
+
     def to_json(self) -> str:
         """The case as the text of a case file, the same each time."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), indent=1, sort_keys=True) + "\n"
+        return json.dumps(self.data(), indent=1, sort_keys=True) + "\n"
 
     @property
     def digest(self) -> str:

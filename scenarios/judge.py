@@ -12,7 +12,6 @@ Judging again later, from the stored history, gives the same verdict: `judge` st
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -67,7 +66,7 @@ def judge(
         points_killed=sorted({kill.point for kill in kills if kill.point and kill.proved}),
         seconds=round(seconds, 4),
         phases={name: round(value, 4) for name, value in (phases or {}).items()},
-        digest=digest(json.loads(case.to_json()), history.lines(), _snapshots(history), versions),
+        digest=digest(case.data(), history.lines(), _snapshots(history), versions),
         canary=case.canary,
         disarmed=case.disarmed,
         evidence=shown,

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
@@ -110,7 +110,7 @@ class Stagehand:
         self._there_when_stored: list[Life] | None = None
         self._world_id = f"{os.getpid()}-{time.monotonic_ns()}"
         self._faults: list[str] = []
-        self._mended: str | None = None
+        self._rest: dict[str, Any] | None = None  # what was there when the case had come to rest
         self._requests: list[str] = [step.request for step in self.case.steps if isinstance(step, steps.Send)]
         self._phases: dict[str, float] = {}
         self._events: dict[str, int] = {}
@@ -211,7 +211,10 @@ class Stagehand:
         with self._phase("settle"):
             self._settle_to_the_end()
         with self._phase("look"):
-            self._look("final")
+            if self._rest is None:
+                self._look("final")
+            else:
+                self._keep("final", self._rest)
             if not self._look("again"):
                 self._settle(self.case.settle_s_max)  # the first look has set something going; see what it does
             # What is committed last may still be on its way to a client that stays connected.
@@ -291,9 +294,12 @@ class Stagehand:
         sessions = self.client.snapshot()
         if sessions is None:
             return True
+        self._keep(name, sessions)
+        return all(work.state in AT_REST for work in Snapshot.model_validate({"sessions": sessions}).works)
+
+    def _keep(self, name: str, sessions: dict[str, Any]) -> None:
         self.history.write("snapshot.taken", when=name, sessions=sessions)
         self._events = {session: int(view.get("event") or 0) for session, view in sessions.items()}
-        return all(work.state in AT_REST for work in Snapshot.model_validate({"sessions": sessions}).works)
 
     # Rest --------------------------------------------------------------------------------------------------------------
 
@@ -312,10 +318,12 @@ class Stagehand:
         """
         deadline = time.monotonic() + bound_s
         while self._until(lambda: self.client.at_rest() and self._idle(beside), deadline):
-            if not self._tidy():
+            sessions = self._tidy()
+            if sessions is None:
                 return False
             with self._condition:
                 if self._idle(beside):
+                    self._rest = sessions
                     return True
         return False
 
@@ -328,27 +336,29 @@ class Stagehand:
         acting = [life for life in self._alive("worker") if life.label not in self._frozen]
         return all(self._last_point.get(life.label) == WORKER_IDLE.name for life in acting)
 
-    def _tidy(self) -> bool:
-        """Whether the snapshot agrees that all is at rest and every attempt closed; asked for again at each change."""
+    def _tidy(self) -> dict[str, Any] | None:
+        """A snapshot that agrees that all is at rest and every attempt closed; asked for again at each change."""
         deadline = time.monotonic() + TIDY_S_MAX
         while True:
             sessions = self.client.snapshot()
             if sessions is None:
-                return False
+                return None
             view = Snapshot.model_validate({"sessions": sessions})
             open_attempts = any(each.state == "open" for one in view.sessions.values() for each in one.attempts)
             if all(work.state in AT_REST for work in view.works) and not open_attempts:
-                return True
+                return sessions
             if time.monotonic() > deadline or self._faults:
-                return False
+                return None
             with self._condition:
                 self._condition.wait(0.02)
 
     def _settle_to_the_end(self) -> None:
+        self._rest = None
         settled = self._settle(self.case.settle_s_max)
         if self._pending and not self.case.disarmed:
             # A point may lie behind the last word that clients hear.
             self._until(lambda: not self._pending, time.monotonic() + self.late_point_s_max)
+            self._rest = None
             settled = self._settle(self.case.settle_s_max)
         self.history.write(
             "case.settled", within_s_max=self.case.settle_s_max, settled=settled, why=None if settled else "bound passed"

@@ -6,12 +6,12 @@ import asyncio
 import socket
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from scenarios.world.exchange import Exchange
 
 
-class Connection(H11Protocol):
+class Connection(HttpToolsProtocol):
     """A connection that tells the exchange on it when it is lost."""
 
     exchange: Exchange | None = None

@@ -97,9 +97,9 @@ class Cell(_Data):
     """One case of the matrix and its verdict. `case` is the path, inside the report's folder, of the file to replay;
     `page` of its page; `digest` covers case, history, snapshots and versions.
 
-    evidence: what its history shows of its fault; None if it could not be played. compared: the ids of the fault-free and
-    the disarmed cell that it was compared with; not_compared: which of the two this run does not have. vacuous: where its
-    evidence does not differ although its plan says so.
+    mutant: the seeded defect that it was played with. evidence: what its history shows of its fault; None if it could not
+    be played. compared: the ids of the fault-free and the disarmed cell that it was compared with; not_compared: which of
+    the two this run does not have. vacuous: where its evidence does not differ although its plan says so.
     """
 
     id: str
@@ -127,6 +127,7 @@ class Cell(_Data):
     digest: str | None = None
     canary: bool = False
     disarmed: bool = False
+    mutant: str | None = None
     evidence: Evidence | None = None
     compared: list[str] = []
     not_compared: list[str] = []

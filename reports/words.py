@@ -70,7 +70,8 @@ def replay_command(cell: Cell, folder: Path | None = None) -> str:
         path = folder / path
         if path.is_absolute() and path.is_relative_to(Path.cwd()):
             path = path.relative_to(Path.cwd())
-    return f".venv/bin/killpoint replay {shlex.quote(str(path))}"
+    defect = f" --mutant {shlex.quote(cell.mutant)}" if cell.mutant else ""
+    return f".venv/bin/killpoint replay {shlex.quote(str(path))}{defect}"
 
 
 # Records -------------------------------------------------------------------------------------------------------------

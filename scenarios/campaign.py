@@ -208,9 +208,10 @@ def case_path(out: Path, case_id: str) -> Path:
 def play_and_write(engine: Engine, case: Case, out: Path) -> Cell:
     """Play one case of a run, judge it, and write down everything that is known about it."""
     judged = engine.play(case)
+    cell = judged.cell.model_copy(update={"mutant": engine.environment.get(mutants.VARIABLE)})
     store_history(history_path(out, case.id), judged.lines)
-    script = script_of(out, case, judged.cell, engine.target, engine.versions, engine.environment)
-    return write_cell(out, case, judged.cell, judged.lines, engine.versions, script)
+    script = script_of(out, case, cell, engine.target, engine.versions, engine.environment)
+    return write_cell(out, case, cell, judged.lines, engine.versions, script)
 
 
 def script_of(

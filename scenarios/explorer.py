@@ -376,7 +376,7 @@ def _write_failure(failure: Failure, out: Path, target: Target, environment: Map
     case = failure.case
     writer.atomic_write(campaign.case_path(out, case.id), case.to_json())
     store_history(campaign.history_path(out, case.id), failure.judged.lines)
-    cell = failure.judged.cell.model_copy(update={"id": case.id})
+    cell = failure.judged.cell.model_copy(update={"id": case.id, "mutant": environment.get(mutants.VARIABLE)})
     known = versions(target)
     script = campaign.script_of(out, case, cell, target, known, environment)
     campaign.write_cell(out, case, cell, failure.judged.lines, known, script)

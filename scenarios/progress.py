@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from reports import diff, writer
+from reports import diff, words, writer
 from reports.assemble import EXIT_STATUS
 from reports.model import Report
 from scenarios import campaign
@@ -109,7 +109,7 @@ def tell(report: Report, folder: Path, console: Console) -> None:
     failed.sort(key=lambda cell: (order.get(cell.status, 3), cell.id))
     for cell in failed[:FAILURES_SHOWN_MAX]:
         console.print(f"{cell.status}: {cell.id}: {cell.why}", markup=False)
-        console.print(f"  killpoint replay {folder / (cell.case or '')}", markup=False)
+        console.print(f"  {words.replay_command(cell, folder)}", markup=False)
     if len(failed) > FAILURES_SHOWN_MAX:
         console.print(f"and {len(failed) - FAILURES_SHOWN_MAX} more, in {folder / 'report.html'}")
     totals = report.totals

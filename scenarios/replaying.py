@@ -275,7 +275,7 @@ class _Evidence:
         cell = self._judged(history, self._before, judged, recorded)
         if cell.digest != self._before.digest:
             return self._settle(f"its digest was {_brief(self._before.digest)}, is {_brief(cell.digest)}", lines)
-        places = {name: getattr(self._before, name) for name in ("case", "page", "repro")}
+        places = {name: getattr(self._before, name) for name in ("case", "page", "repro", "mutant")}
         self.cell = cell.model_copy(update=places)
         return self._settle(None, lines)
 

@@ -165,4 +165,6 @@ def test_a_plan_is_told_in_words() -> None:
 def test_a_replay_command_can_be_pasted_into_a_shell(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert words.replay_command(cell("a"), tmp_path / "out") == ".venv/bin/killpoint replay out/cases/a.json"
+    played = cell("a", mutant="unknown-write-sent-again")
+    assert words.replay_command(played).endswith("replay cases/a.json --mutant unknown-write-sent-again")
     assert words.replay_command(cell("a", case="cases/a b.json")) == ".venv/bin/killpoint replay 'cases/a b.json'"

@@ -415,11 +415,20 @@ class Stagehand:
                 self._lives[role].append(life)
         process.on_exit(lambda status: self._on_exit(life, status))
         if role == self.target.entrance_role and self._await_ready(life, ready):
-            self.client.up(places)
-            with self._condition:
-                self._ups += 1
-                self._condition.notify_all()
+            self._up(places, ready)
         return life
+
+    def _up(self, places: Places, ready: Path | None) -> None:
+        """Tell clients that the entrance can be spoken to."""
+        try:
+            self.client.up(places)
+        except FileNotFoundError:
+            if ready is None or ready.exists():
+                raise
+            return  # another part of the plan had it go, and its address with it, before that was read
+        with self._condition:
+            self._ups += 1
+            self._condition.notify_all()
 
     @contextlib.contextmanager
     def _launch(self) -> Iterator[None]:

@@ -225,6 +225,24 @@ def test_a_user_asks_once_where_nobody_could_bring_the_entrance_back(engines: En
     assert judged.cell.phases["play"] < matrix.single(REFERENCE, "plain/none").settle_s_max
 
 
+def test_an_entrance_that_goes_before_its_address_is_read_is_not_up(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await_ready = runner.Stagehand._await_ready
+
+    def gone_again(hand: runner.Stagehand, life: runner.Life, ready: Path | None) -> bool:
+        found = await_ready(hand, life, ready)
+        if life.label == "app.2":
+            life.process.terminate()
+            assert life.process.wait(10.0) is not None and ready is not None and not ready.exists()
+        return found
+
+    monkeypatch.setattr(runner.Stagehand, "_await_ready", gone_again)
+    steps = (*matrix.single(REFERENCE, "plain/none").steps, SettleStep(), Bounce(role="app"), Bounce(role="app"))
+    judged = play(engines, "plain/none", steps=steps)
+    assert lives(judged) == ["app.1", "worker.1", "app.2", "app.3"]
+
+
 def test_a_worker_that_was_started_after_a_quit_was_stored_owes_no_end(engines: Engines) -> None:
     """Two parts of the plan meet: one quits and wants everything back, the other has brought the worker back already."""
     plan = (

@@ -26,6 +26,7 @@ from faults.catalogue import Point, Role
 from faults.plan import (
     Address,
     Answer,
+    Await,
     AwaitRefusal,
     BreakStore,
     Fault,
@@ -268,6 +269,17 @@ def _killed_once_more(address: Address, point: Point) -> tuple[Fault, ...]:
     )
 
 
+def _raced(address: Address, point: Point) -> tuple[Fault, ...]:
+    """Whoever stands here has read the work and not taken it; it goes on when another one has read the same, and that one
+    when the first has taken it."""
+    other = Address(point=point.name, ordinal=address.ordinal + 1)
+    taken = Address(point=catalogue.RECOVERY_OWNERSHIP_TAKEN.name, ordinal=address.ordinal)
+    return (
+        Fault(at=address, ops=(Start(role="worker", extra=True), Await(at=other))),
+        Fault(at=other, ops=(Await(at=taken),)),
+    )
+
+
 def _line(
     name: str,
     sentence: str,
@@ -407,6 +419,13 @@ _LINES: tuple[FaultLine, ...] = (
         _at(_overtaken),
         _BESIDE_APP,
         not_moments=_ON_THE_WAY_OUT,
+    ),
+    _line(
+        "raced",
+        "another worker has read the same interrupted work when the one at the point takes it, and then tries too",
+        "OWN-1 OWN-3",
+        _raced,
+        points=_names(catalogue.RECOVERY_FACTS_LOADED),
     ),
     _line(
         "downtime-3h",

@@ -220,7 +220,8 @@ class _Exploration:
             schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)], reached))
             for n in range(number, min(number + BATCH, self._wish.examples))
         )
-        return [case.model_copy(update={"settle_s_max": SETTLE_S_MAX}) for case in drawn]
+        bound_s = mutants.SETTLE_S_MAX if self._wish.mutant else SETTLE_S_MAX
+        return [case.model_copy(update={"settle_s_max": bound_s}) for case in drawn]
 
     def _begin(self, cases: list[Case]) -> tuple[list[Case], Iterator[Judged]]:
         return cases, self._lanes.map(Engine.play, cases)

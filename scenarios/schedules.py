@@ -63,7 +63,7 @@ _FIRST_DEATHS = (
     catalogue.TOOL_RESULT_STORED,
 )
 # Each of these wants the stage for itself: it takes the store away, or puts a second owner beside the first.
-_ALONE = frozenset({"store-unreadable", "overtaken"})
+_ALONE = frozenset({"store-unreadable", "overtaken", "raced"})
 # Not a fault: after it, an owner's lease is soon to be renewed.
 _TIME_PASSES = FaultLine(
     "time-passes",

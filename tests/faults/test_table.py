@@ -9,6 +9,7 @@ from faults.catalogue import point as point_named
 from faults.plan import (
     Address,
     Answer,
+    Await,
     AwaitRefusal,
     BreakStore,
     Fault,
@@ -93,6 +94,8 @@ class Play:
             case Settle():
                 assert self.up["worker"] - len(self.frozen & {"worker"}) > 0, "nobody could finish the work"
                 assert self.frozen or not self.standing, "what stands at the point cannot settle"
+            case Await():
+                assert self.standing, "who waits for another one stands at the point"
             case MoveClock() | Reboot() | AwaitRefusal():
                 pass
             case _:
@@ -140,6 +143,7 @@ def test_the_faults_asked_for_are_there() -> None:
         "graceful-restart-expired",
         "app-exit",
         "overtaken",
+        "raced",
         "downtime-3h",
         "downtime-30d",
         "client-gone",
@@ -184,6 +188,18 @@ def test_an_overtaken_owner_is_thawed_before_it_is_released() -> None:
     overtaking = ["clock 60", "start worker", "settle"]
     assert ops("overtaken", "turn.begun") == ["freeze self", *overtaking, "thaw self", "release"]
     assert ops("overtaken", "effect.received") == ["freeze self", "release", *overtaking, "thaw self"]
+
+
+def test_two_that_race_have_both_read_before_either_takes() -> None:
+    where = point_named("recovery.facts.loaded")
+    first, second = FAULTS["raced"].plan(Address(point=where.name), where)
+    assert [op.do for op in first.ops] == ["start", "await"]
+    assert [str(op.at) for op in (first.ops[1], *second.ops) if isinstance(op, Await)] == [
+        "recovery.facts.loaded#2",
+        "recovery.ownership.taken#1",
+    ]
+    assert str(second.at) == "recovery.facts.loaded#2"
+    assert [point.name for point in POINTS if FAULTS["raced"].applies(point)] == [where.name]
 
 
 def test_a_control_comes_before_at_or_after() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import os
 import shutil
 import threading
@@ -108,6 +109,7 @@ class Stagehand:
         }
         self._deaths = itertools.count(1)
         self._there_when_stored: list[Life] | None = None
+        self._stored_s, self._idle_s = math.inf, dict[str, float]()
         self._world_id = f"{os.getpid()}-{time.monotonic_ns()}"
         self._faults: list[str] = []
         self._rest: dict[str, Any] | None = None  # what was there when the case had come to rest
@@ -242,7 +244,7 @@ class Stagehand:
             case steps.Control():
                 self._insist("control", lambda: self.client.control(step.session, step.action, step.version), insisting)
             case steps.Quit():
-                self._await_exits(self._quit(insisting))
+                self._await_exits(*self._quit(insisting))
             case steps.Watch(do="watch"):
                 if step.anew:
                     self.client.forget(step.session)
@@ -260,12 +262,13 @@ class Stagehand:
             case steps.File():
                 pass
 
-    def _quit(self, insisting: bool = True) -> list[Life]:
-        """Have a user quit. Gives the processes that are to end by it: those that were there when it was stored, or when it
-        was sent, if the target does not tell. One that a part of the plan has started since owes no end."""
+    def _quit(self, insisting: bool = True) -> tuple[list[Life], float]:
+        """Have a user quit. Gives the processes that are to end by it, and when it was stored: those that were there then,
+        or when it was sent, if the target does not tell. One that a part of the plan has started since owes no end."""
         self._there_when_stored, there = None, self._alive()
+        self._stored_s = math.inf
         self._insist("quit", self.client.quit, insisting)
-        return there if self._there_when_stored is None else self._there_when_stored
+        return there if self._there_when_stored is None else self._there_when_stored, self._stored_s
 
     def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> None:
         """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
@@ -472,15 +475,24 @@ class Stagehand:
             self.client.down()
         self.changed()
 
-    def _await_exits(self, ending: list[Life]) -> None:
+    def _await_exits(self, ending: list[Life], since_s: float = math.inf) -> None:
         """These end by themselves within the bound, and what is missing then is started again as a person would."""
         for life in ending:
-            if life.process.wait(EXIT_S_MAX) is None:
+            if not self._await_end(life, since_s):
                 self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
         for role in self.target.roles:
             with self.starting:  # a part of the plan may want it back too
                 if not self._alive(role):
                     self._start(role)
+
+    def _await_end(self, life: Life, since_s: float = math.inf) -> bool:
+        """Wait for the end of a process that was told to go; False if it stays beyond the bound. One that was only being
+        started when a quit was stored, at `since_s`, may have begun after it: idle since then, it owes no end."""
+        deadline = time.monotonic() + EXIT_S_MAX
+        return self._until(
+            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s,
+            deadline,
+        )
 
     def _bounce(self, role: str) -> None:
         ending = self._alive(role)
@@ -514,7 +526,9 @@ class Stagehand:
         )
         with self._condition:
             if held.point == CONTROL_STORED.name:
-                self._there_when_stored = self._alive()
+                self._there_when_stored, self._stored_s = self._alive(), time.monotonic()
+            if held.point == WORKER_IDLE.name:
+                self._idle_s[held.process] = time.monotonic()
             self._last_point[held.process] = held.point
             fault = self._pending.get(address)
             if fault is None:
@@ -552,7 +566,7 @@ class _Moment:
     def __init__(self, hand: Stagehand, held: Held) -> None:
         self._hand, self._held = hand, held
         self._answered = False
-        self._ending: list[Life] | None = None
+        self._ending: tuple[list[Life], float] | None = None
         self._self = self._who_stands()
 
     def carry_out(self, plan: tuple[ops.Op, ...]) -> None:
@@ -590,7 +604,7 @@ class _Moment:
                     self._terminate(life, op.grace)
             case ops.Start():
                 if self._ending is not None:
-                    self._await_end(op.role, self._ending)
+                    self._await_end(op.role, *self._ending)
                 with hand.starting:  # two parts of a plan may want the same role back at the same time
                     if op.extra or not hand._alive(op.role):
                         hand._start(op.role)
@@ -632,12 +646,12 @@ class _Moment:
         else:
             hand._step(step, insisting)
 
-    def _await_end(self, role: str, ending: list[Life]) -> None:
+    def _await_end(self, role: str, ending: list[Life], since_s: float) -> None:
         if not self._answered:
             self._go()
         for life in ending:
             if life.role == role:
-                life.process.wait(EXIT_S_MAX)
+                self._hand._await_end(life, since_s)
 
     def _go(self) -> None:
         self._answer("go", self._held.go)

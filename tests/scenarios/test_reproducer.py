@@ -261,11 +261,10 @@ def test_it_holds_no_secret_and_no_path_of_this_machine_but_the_python(tmp_path:
     text = reproducer.write(
         matrix.single(target, "plain/none"), target, [violation()], VERSIONS, {"ADMIN_TOKEN": "t-0123456789"}
     )
-    assert (
-        "0123456789" not in text
-        and str(ROOT) not in text.replace(sys.executable, "")
-        and str(Path.home()) + "/" not in text
-    )
+    assert "0123456789" not in text
+    elsewhere = text.replace(sys.executable, "")
+    assert str(ROOT) not in elsewhere
+    assert f"{Path.home()}/" not in elsewhere
     (tmp_path / "reproduce.py").write_text(text)
     found = runpy.run_path(str(tmp_path / "reproduce.py"))
     assert found["RECORDED"]["target"]["environment"]["app"] == {

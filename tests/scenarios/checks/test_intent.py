@@ -143,6 +143,16 @@ def test_when_a_death_asks_for_no_new_request(t: Tape, why: str) -> None:
     assert verdict(t, "goes-on-by-itself").violations == []
 
 
+@FEW
+@given(t=KILLED_EARLY)
+def test_what_has_begun_was_accepted_also_where_its_client_hears_so_after_the_death(t: Tape) -> None:
+    kill = t.get("kill")
+    t.move(heard_of(t, "r1"), next(line for line in t.lines if line["t_ns"] > ended(t, kill)["t_ns"]))
+    t.drop(*[x for x in t.all("provider.request") if "alpha" in str(x["data"]["body"]) and t.seq(x) > t.seq(kill)])
+    begun = [x for x in t.all("point.reached", point="turn.begun") if t.seq(x) < t.seq(kill)]
+    assert bool(verdict(t, "goes-on-by-itself").violations) == bool(begun)
+
+
 # A restart is no pause -------------------------------------------------------------------------------------------------
 
 good("restart-is-no-pause", recovered())

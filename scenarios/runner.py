@@ -18,7 +18,7 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -108,8 +108,8 @@ class Stagehand:
             point.name for point in POINTS if point.frequent and point.name not in planned and not self.record_all
         }
         self._deaths = itertools.count(1)
-        self._there_when_stored: list[Life] | None = None
-        self._stored_s, self._idle_s = math.inf, dict[str, float]()
+        self._quit_stored: tuple[list[Life], float] | None = None
+        self._idle_s: dict[str, float] = {}
         self._world_id = f"{os.getpid()}-{time.monotonic_ns()}"
         self._faults: list[str] = []
         self._rest: dict[str, Any] | None = None  # what was there when the case had come to rest
@@ -244,7 +244,7 @@ class Stagehand:
             case steps.Control():
                 self._insist("control", lambda: self.client.control(step.session, step.action, step.version), insisting)
             case steps.Quit():
-                self._await_exits(*self._quit(insisting))
+                self._await_exits(self.target.roles, *self._quit(insisting))
             case steps.Watch(do="watch"):
                 if step.anew:
                     self.client.forget(step.session)
@@ -265,10 +265,9 @@ class Stagehand:
     def _quit(self, insisting: bool = True) -> tuple[list[Life], float]:
         """Have a user quit. Gives the processes that are to end by it, and when it was stored: those that were there then,
         or when it was sent, if the target does not tell. One that a part of the plan has started since owes no end."""
-        self._there_when_stored, there = None, self._alive()
-        self._stored_s = math.inf
+        self._quit_stored, there = None, self._alive()
         self._insist("quit", self.client.quit, insisting)
-        return there if self._there_when_stored is None else self._there_when_stored, self._stored_s
+        return self._quit_stored or (there, math.inf)
 
     def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> None:
         """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
@@ -475,12 +474,12 @@ class Stagehand:
             self.client.down()
         self.changed()
 
-    def _await_exits(self, ending: list[Life], since_s: float = math.inf) -> None:
-        """These end by themselves within the bound, and what is missing then is started again as a person would."""
+    def _await_exits(self, roles: Iterable[str], ending: list[Life], since_s: float = math.inf) -> None:
+        """These end by themselves within the bound, and what is missing of the roles then is started as a person would."""
         for life in ending:
             if not self._await_end(life, since_s):
                 self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
-        for role in self.target.roles:
+        for role in roles:
             with self.starting:  # a part of the plan may want it back too
                 if not self._alive(role):
                     self._start(role)
@@ -488,10 +487,8 @@ class Stagehand:
     def _await_end(self, life: Life, since_s: float = math.inf) -> bool:
         """Wait for the end of a process that was told to go; False if it stays beyond the bound. One that was only being
         started when a quit was stored, at `since_s`, may have begun after it: idle since then, it owes no end."""
-        deadline = time.monotonic() + EXIT_S_MAX
         return self._until(
-            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s,
-            deadline,
+            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, time.monotonic() + EXIT_S_MAX
         )
 
     def _bounce(self, role: str) -> None:
@@ -499,7 +496,7 @@ class Stagehand:
         for life in ending:
             self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=True)
             life.process.terminate()
-        self._await_exits(ending)
+        self._await_exits((role,), ending)
 
     def _move_clock(self, by_s: float, why: str) -> None:
         self.clock.move(by_s)
@@ -525,8 +522,8 @@ class Stagehand:
             detail=held.detail,
         )
         with self._condition:
-            if held.point == CONTROL_STORED.name:
-                self._there_when_stored, self._stored_s = self._alive(), time.monotonic()
+            if held.point == CONTROL_STORED.name and (held.detail or {}).get("action") == "quit":
+                self._quit_stored = self._alive(), time.monotonic()
             if held.point == WORKER_IDLE.name:
                 self._idle_s[held.process] = time.monotonic()
             self._last_point[held.process] = held.point

@@ -181,10 +181,8 @@ def _compare_order(e: Evidence, found: Findings, first: Input, accepted: Record,
 
 def _turn_begun(e: Evidence, each: Input, before: Request) -> bool:
     """Whether a turn of this input had begun without a request yet: the order of what is interrupted is INT-13's."""
-    work = e.work_id(each)
     asked = any(request.record.seq < before.record.seq for request in e.requests_of(each))
-    begun = any(r.get("work") == work and r.seq < before.record.seq for r in e.reached_at("turn.begun"))
-    return work is not None and begun and not asked
+    return e.turn_begun(each, before.record.seq) and not asked
 
 
 @check(

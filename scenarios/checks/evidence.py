@@ -309,6 +309,13 @@ class Evidence:
         deaths = (record for record in self.history.of("store.at_death") if record.seq < seq)
         return any(record.get("holds", {}).get(each.request_id) for record in deaths)
 
+    def turn_begun(self, each: Input, before: int) -> bool:
+        """Whether a turn of this input had begun before this place."""
+        work = self.work_id(each)
+        return work is not None and any(
+            record.get("work") == work and record.seq < before for record in self.reached_at("turn.begun")
+        )
+
     # What the model was to say ----------------------------------------------------------------------------------------
 
     def script(self, text: str) -> tuple[Reply, ...]:

@@ -64,10 +64,9 @@ def goes_on_by_itself(e: Evidence, found: Findings) -> None:
 def _unfinished_at_ends(e: Evidence) -> Iterator[tuple[Record, Input, Record]]:
     """Each end of a worker with each input that was accepted before, not controlled, and certainly not finished. One whose
     turn had begun was accepted, also where the word of that had not reached its client by then."""
-    begun = [(record.get("work"), record.seq) for record in e.reached_at("turn.begun")]
     for end in e.ends:
         for each, accepted in e.accepted:
-            known = accepted.seq < end.seq or any(work == e.work_id(each) and seq < end.seq for work, seq in begun)
+            known = accepted.seq < end.seq or e.turn_begun(each, end.seq)
             if end["role"] == "app" or not known or e.controlled(each.session) or e.excused(each):
                 continue
             if not e.last_step_billed(each, end.seq) and not _in_flight(e, each, end):

@@ -144,7 +144,8 @@ class HttpClient:
         self._connect(session)
 
     def unwatch(self, session: str) -> None:
-        """Go away. Who leaves has been there: a connection that is still being made is waited for."""
+        """Go away. Who leaves has been there: a connection that is still being made is waited for. And who has left is
+        gone: what comes next in the case comes after the record of that."""
         with self._lock:
             self._watched.discard(session)
             coming = self._streams.get(session)
@@ -154,6 +155,7 @@ class HttpClient:
             stream = self._streams.pop(session, None)
         if stream:
             stream.close()
+            stream.join()
 
     def forget(self, session: str) -> None:
         with self._lock:

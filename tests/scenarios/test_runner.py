@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from faults.plan import Address, Await, Fault, Kill, LockStore, Release, Start, 
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, Open, Send, SettleStep
+from scenarios.clients import HttpClient
 from scenarios.engine import Judged
 from scenarios.history import History, read_lines
 from scenarios.judge import judge
@@ -173,6 +175,19 @@ def test_a_page_that_is_opened_anew_asks_for_every_event(engines: Engines) -> No
     assert after[0] is None and after[1] and after[2] is None
     numbers = [data["event"] for _, data in told(judged, "client.event")]
     assert numbers[: max(numbers)] == numbers[max(numbers) :] == list(range(1, max(numbers) + 1))
+
+
+def test_a_client_that_leaves_is_gone_before_anything_else_comes(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = HttpClient.gone
+
+    def late(client: HttpClient, stream: Any) -> None:
+        time.sleep(0.1)  # as if the thread that reads the stream did not get its turn
+        gone(client, stream)
+
+    monkeypatch.setattr(HttpClient, "gone", late)
+    judged = play(engines, "met-came-back/none")
+    order = [kind for kind, _ in told(judged, "client.connected", "client.disconnected")]
+    assert order == ["client.connected", "client.disconnected"] * 3
 
 
 def test_the_workload_waits_for_a_part_of_the_plan_that_waits_for_rest_itself(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import settings
 
@@ -13,3 +14,7 @@ __all__ = ["pytest_terminal_summary"]
 # A busy machine is no failure, so no example has a deadline; in CI every run tries the same examples.
 settings.register_profile("killpoint", deadline=None, derandomize=bool(os.environ.get("CI")))
 settings.load_profile("killpoint")
+
+# A shell has what it starts in its background ignore Ctrl-C, and the programs under test would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

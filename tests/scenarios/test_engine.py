@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,8 @@ class Sniper(HttpClient):
         handle = os.pidfd_open(pid)
         try:
             os.kill(pid, signal.SIGKILL)
-            psutil.Process(pid).wait(ENDED_S_MAX) if psutil.pid_exists(pid) else None
+            with suppress(psutil.NoSuchProcess):  # it was reaped already
+                psutil.Process(pid).wait(ENDED_S_MAX)
         finally:
             os.close(handle)
         return True

@@ -372,6 +372,7 @@ WORKER_IDLE = _point(
     "miss nothing that is accepted meanwhile",
     "INT-2 ADM-1 OWN-7",
 )
+_STREAM_CUT = 1  # whoever leaves cuts its stream, killed on its way or not
 EXIT_ADMISSION_CLOSED = _point(
     "exit.admission.closed",
     "worker",
@@ -380,6 +381,7 @@ EXIT_ADMISSION_CLOSED = _point(
     "accepted controls are stored",
     "go on with everything that was accepted",
     "INT-6 INT-7",
+    repeats_max=_STREAM_CUT,
 )
 EXIT_CONTROLS_STORED = _point(
     "exit.controls.stored",
@@ -389,6 +391,7 @@ EXIT_CONTROLS_STORED = _point(
     "the checkpoint is stored",
     "obey those controls and lose nothing",
     "INT-6 INT-7",
+    repeats_max=_STREAM_CUT,
 )
 EXIT_CHECKPOINT_STORED = _point(
     "exit.checkpoint.stored",
@@ -398,6 +401,7 @@ EXIT_CHECKPOINT_STORED = _point(
     "the process ends",
     "go on from that checkpoint",
     "INT-6 INT-7 REC-3",
+    repeats_max=_STREAM_CUT,
 )
 APP_EXIT_CLOSED = _point(
     "app.exit.closed",

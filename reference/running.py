@@ -153,17 +153,17 @@ class Run:
         raise faults[0] if faults else LetGo("overrun")
 
     async def _watch(self, scope: anyio.CancelScope, cut: bool, faults: list[Exception]) -> None:
-        seen = self.store.changed()
+        seen: object = None  # what was decided since the work was last looked at counts too
         try:
             while True:
-                await rung(self.store.bell)
-                self._watch_exit(scope, cut)
-                self.renew_if_due()
                 token = self.store.changed()
                 if token != seen:
                     seen = token
                     if cut and not self.wanted():
                         raise LetGo("control")
+                self._watch_exit(scope, cut)
+                self.renew_if_due()
+                await rung(self.store.bell)
         except (LetGo, Fenced, OSError, sqlite3.Error) as fault:
             if cut:
                 faults.append(fault)

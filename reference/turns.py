@@ -105,9 +105,14 @@ def obey(run: Run) -> None:
 
 
 def checkpoint(run: Run) -> None:
-    """Give the work back between two steps, to be gone on with by the next owner (INT-6, REC-3)."""
+    """Give the work back between two steps, to be gone on with by the next owner (INT-6, REC-3); as its user wants it, if
+    a control came before (INT-7): one that is queued and not to run would be nobody's."""
     with run.store.write() as tx:
-        ownership.release(tx, run.held, "queued", "worker_exit")
+        wanted = ownership.fence(tx, run.held)["desired_state"] == "run"
+        if wanted:
+            ownership.release(tx, run.held, "queued", "worker_exit")
+    if not wanted:
+        obey(run)
 
 
 def _open(run: Run) -> Row:

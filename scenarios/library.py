@@ -398,6 +398,18 @@ _SCENARIOS: tuple[Scenario, ...] = (
         controls=True,
     ),
     Scenario(
+        "worker-restart-stream",
+        "graceful exit",
+        "the worker is restarted gracefully in the middle of a stream",
+        _SLOW,
+        _one_input("tell me"),
+        faults=("worker-killed", "stop-at", "pause-at"),
+        points=("exit.*",),
+        ordinals_max=1,
+        plan=(_at("provider.reply.chunk#4", Terminate(), Start(role="worker")),),
+        controls=True,
+    ),
+    Scenario(
         "app-restart",
         "graceful exit",
         "the app is restarted in the ordinary way while a reply streams",

@@ -184,6 +184,7 @@ def test_a_stop_while_the_model_speaks_cuts_it(folder: Path, monkeypatch: pytest
     (work,) = rig.view(session)["works"]
     assert (work["state"], work["turns"][0]["state"]) == ("cancelled", "cancelled")
     assert "control.applied" in rig.reached
+    assert "lease.renewing" not in rig.reached, "the Stop came before anybody watched, and was seen at the next commit only"
     assert rig.view(session)["totals"]["unknown_attempts"] == 1
 
 

@@ -17,6 +17,7 @@ from reference import clock, identity, ownership
 from reference.identity import Identity
 from reference.model import Fenced
 from reference.ownership import Lookout
+from reference.running import Process
 from reference.store import Store
 from tests.reference.rig import Rig, make
 from tests.reference.test_engine_deaths import check, rig_for
@@ -301,6 +302,41 @@ def test_a_graceful_exit_gives_the_work_back_and_the_next_owner_goes_on(
         assert len(view["works"][0]["turns"]) == 1
         assert {recovery["way"] for recovery in view["works"][0]["recoveries"]} == {"checkpoint"}
         rig.store.close()
+
+
+@pytest.mark.parametrize(("action", "state"), [("stop", "cancelled"), ("pause", "paused")])
+@pytest.mark.parametrize("point", ["exit.admission.closed", "exit.controls.stored"])
+def test_what_a_user_decides_while_a_stream_is_let_go_for_an_exit_holds(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, point: str, action: str, state: str
+) -> None:
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    rig.send(session, "plain")
+    processes: list[Process] = []
+    fresh = rig.process
+
+    def process(me: str | None = None) -> Process:
+        processes.append(fresh(me))
+        return processes[-1]
+
+    def told_to_go() -> None:
+        processes[0].exiting = True
+
+    def hook(reached: str, n: int) -> None:
+        if reached == point:
+            rig.control(session, action)
+
+    monkeypatch.setattr(rig, "process", process)
+    rig.model.during, rig.hook = told_to_go, hook
+    assert not rig.life()
+    (work,) = rig.view(session)["works"]
+    assert (work["state"], work["owner"], work["desired_state"]) == (state, None, state)
+    assert rig.reached[-1] == "exit.checkpoint.stored" and "control.applied" in rig.reached
+    rig.hook = None
+    rig.send(session, "read")
+    assert not rig.life()
+    works = [work["state"] for work in rig.view(session)["works"]]
+    assert works == (["cancelled", "done"] if action == "stop" else ["paused", "paused"])
 
 
 def test_a_store_of_another_process_is_seen_to_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,6 @@ from scenarios.targets import target as target_named
 
 TARGET = "reference"
 PLAYS_MAX = 200
-SHRINK_PLAYS_MAX = 90
 
 
 @dataclass
@@ -64,13 +63,13 @@ def explore_mutant(name: str, seed: int, times: int, jobs: int, folder: Path) ->
         mutant=name,
         database=folder / "kept",
         first=True,
-        shrink_plays_max=SHRINK_PLAYS_MAX,
+        plays_max=PLAYS_MAX,
     )
     explorer.explore(target_named(TARGET), wish, out, jobs, Console(file=io.StringIO()))
     data = json.loads((out / "explore.json").read_bytes())
     found = Found(name, plays=data["plays"], seconds=data["seconds"], times=times)
     if data["failures"]:
-        failure = data["failures"][-1]  # those before it came by chance
+        failure = max(data["failures"], key=lambda each: (each["seen"] == each["of"], each["smallest"], each["seen"]))
         case = load(out / failure["case"])
         found.check, found.found_after, found.size = failure["check"], failure["found_after"], failure["size"]
         found.kills, found.actions = explorer.deaths_and_acts(case)

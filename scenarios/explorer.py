@@ -13,11 +13,13 @@ same.
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +28,7 @@ from rich.console import Console
 
 from reports import writer
 from scenarios import campaign, mutants, progress, schedules
-from scenarios.case import Case, CaseError, parse
+from scenarios.case import Case, CaseError, File, Look, SettleStep, parse
 from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
 from scenarios.schedules import Leaning
@@ -44,9 +46,10 @@ CHANCE_PLAYS = 30  # what a rate of none is measured with: below 3/30 with 95 % 
 CHANCE_TRIES = 3
 CHANCES_MAX = 3  # how many failures of one check that came by chance are told
 SHRUNK_RATE_MIN = 1 / 3  # what comes more rarely would be made small by chance alone
-SHRINK_PLAYS_MAX = 120
+SHRINK_PLAYS_MAX = 200
 LATE_POINT_S_MAX = 0.25
 SETTLE_S_MAX = 8.0
+WAITS = ("rest.missed", "point.awaited", "process.stayed")
 NOTHING_TOLD = "nothing told yet"
 MISSING_SHOWN_MAX = 12
 
@@ -55,8 +58,9 @@ MISSING_SHOWN_MAX = 12
 class Wish:
     """What is asked for: so many schedules, at most so many seconds, from which seed, kept where.
 
-    mutant: a seeded defect to put into the reference. first: end with the first failure that was found and made small.
-    shrink_plays_max: how many plays one failure may cost to be made small.
+    mutant: a seeded defect to put into the reference. first: end with the first failure that was made small and comes each
+    time. shrink_plays_max: how many plays one failure may cost to be made small. plays_max: how many plays the whole
+    may cost, those that confirm a failure and make it small included.
     """
 
     examples: int = 200
@@ -66,6 +70,7 @@ class Wish:
     database: Path = Path(".killpoint")
     first: bool = False
     shrink_plays_max: int = SHRINK_PLAYS_MAX
+    plays_max: int | None = None
 
 
 @dataclass(slots=True)
@@ -73,8 +78,8 @@ class Failure:
     """One failure: which check saw it, the schedule it was found in, the smallest case of it, and how often it came.
 
     found_after: how many cases had been played when it was seen. plays: how many it took to confirm it and to make it
-    small. seen, of: how often the smallest case failed again, and in how many plays. shrunk: whether it came often
-    enough to be made small.
+    small. seen, of: how often `case` failed again, and in how many plays. finished: whether all that could make it smaller
+    was tried. shrunk: whether it came often enough to be made small.
     """
 
     check: str
@@ -84,9 +89,14 @@ class Failure:
     plays: int = 0
     seen: int = 0
     of: int = 0
-    finished: bool = True
+    finished: bool = False
     shrunk: bool = False
     judged: Judged | None = None
+
+    @property
+    def each_time(self) -> bool:
+        """Whether it is small and has failed each time that it was played again."""
+        return self.shrunk and 0 < self.of == self.seen
 
     @property
     def rate(self) -> str:
@@ -98,16 +108,17 @@ class Failure:
 
 @dataclass(slots=True)
 class Coverage:
-    """What the schedules reached: addresses, and at which of them, in which state of the session, which fault was played.
-
-    The state is what clients had been told last before it.
+    """What the schedules reached: addresses and in how many of them, and at which of these, in which state of the session,
+    which fault was played. The state is what clients had been told last before it.
     """
 
-    reached: set[tuple[str, int]] = field(default_factory=set)
+    cases: int = 0
+    reached: Counter[tuple[str, int]] = field(default_factory=Counter)
     fired: Counter[tuple[str, int, str, str]] = field(default_factory=Counter)
 
     def add(self, case: Case, lines: Iterable[Mapping[str, Any]]) -> None:
         """Count what this play reached."""
+        self.cases += 1
         faults = {str(fault.at): schedules.fault_of(fault) for fault in case.plan}
         state = NOTHING_TOLD
         for line in lines:
@@ -116,10 +127,14 @@ class Coverage:
                 case "client.event":
                     state = str(data["data"].get("state") or state)
                 case "point.reached":
-                    self.reached.add((data["point"], data["ordinal"]))
+                    self.reached[data["point"], data["ordinal"]] += 1
                 case "point.fired":
                     fault = faults[f"{data['point']}#{data['ordinal']}"]
                     self.fired[data["point"], data["ordinal"], state, fault] += 1
+
+    def often(self) -> frozenset[tuple[str, int]]:
+        """The addresses that most schedules came to."""
+        return frozenset(address for address, times in self.reached.items() if 2 * times > self.cases)
 
     def missing(self, target: Target) -> list[tuple[str, str]]:
         """The pairs of point and fault that were never brought about, in a stable order."""
@@ -206,32 +221,44 @@ class _Exploration:
             if len(begun) > 1:
                 self._judge(*begun.popleft())
             following = self._drawn(number)
-            if self._wish.first:  # whoever wants one failure is not to pay for schedules after it
+            if self._wish.first:
                 self._judge(*begun.popleft())
         while begun:
             self._judge(*begun.popleft())
+        self._look_at_chances()
         self._explored.seconds = time.monotonic() - self._began
 
     def _drawn(self, number: int) -> list[Case]:
         """The batch of schedules that begins with this one."""
         target, coverage = self._lanes.target, self._explored.coverage
-        turns, missing, reached = schedules.turns(target), frozenset(coverage.missing(target)), frozenset(coverage.reached)
+        turns, missing = schedules.turns(target), frozenset(coverage.missing(target))
+        reached, often = frozenset(coverage.reached), coverage.often()
         drawn = (
-            schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)], reached))
+            schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)], reached, often))
             for n in range(number, min(number + BATCH, self._wish.examples))
         )
         bound_s = mutants.SETTLE_S_MAX if self._wish.mutant else SETTLE_S_MAX
         return [case.model_copy(update={"settle_s_max": bound_s}) for case in drawn]
 
     def _begin(self, cases: list[Case]) -> tuple[list[Case], Iterator[Judged]]:
-        return cases, self._lanes.map(Engine.play, cases)
+        """Begin to play these. Whoever wants one failure is not to pay for schedules after it: no more of them are begun at
+        once than can be played side by side."""
+        if not self._wish.first:
+            return cases, self._lanes.map(Engine.play, cases)
+        at_once = self._lanes.count
+        parts = (cases[place : place + at_once] for place in range(0, len(cases), at_once))
+        return cases, chain.from_iterable(self._lanes.map(Engine.play, part) for part in parts)
 
     def _done(self) -> bool:
         late = self._wish.seconds is not None and time.monotonic() - self._began > self._wish.seconds
-        return late or self._has_its_failure()
+        return late or self._left() <= 0 or self._has_its_failure()
+
+    def _left(self) -> float:
+        """How many plays may still be played."""
+        return math.inf if self._wish.plays_max is None else self._wish.plays_max - self._explored.plays
 
     def _has_its_failure(self) -> bool:
-        return self._wish.first and any(each.shrunk for each in self._explored.failures)
+        return self._wish.first and any(each.each_time for each in self._explored.failures)
 
     def _kept(self) -> list[Case]:
         """The failures of earlier explorations. What cannot be read any more is taken out."""
@@ -249,6 +276,8 @@ class _Exploration:
 
     def _judge(self, cases: list[Case], played: Iterator[Judged]) -> None:
         for case, judged in zip(cases, played, strict=True):
+            if self._has_its_failure():
+                return
             explored, cell = self._explored, judged.cell
             explored.plays += 1
             explored.statuses[cell.status] += 1
@@ -259,50 +288,72 @@ class _Exploration:
                 explored.voids.append(f"{path}: {cell.why}")
             checks = [violation.check for violation in cell.violations]
             fresh = [check for check in checks if check not in self._known]
-            if fresh and not self._has_its_failure():
+            if fresh:
                 failure = Failure(fresh[0], case, case, explored.plays, judged=judged)
                 self._failed(failure)
                 # What came by chance may yet come each time, in another schedule.
-                self._chances.update(() if failure.shrunk else checks)
-                self._known |= {check for check in checks if failure.shrunk or self._chances[check] == CHANCES_MAX}
+                self._chances.update(() if failure.each_time else checks)
+                self._known |= {check for check in checks if failure.each_time or self._chances[check] == CHANCES_MAX}
             self._say_how_far()
 
     def _failed(self, failure: Failure) -> None:
-        """Play it again before it is believed; then make it small, and count how often the small one fails."""
+        """Play it again before it is believed. What fails each time is made small at once; what came by chance, last."""
         before = self._explored.plays
-        seen, of = self._count(failure, CONFIRM_PLAYS)
-        if not seen:
-            more, plays = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
-            seen, of = more, of + plays
-        failure.shrunk = seen / of >= SHRUNK_RATE_MIN
-        if failure.shrunk:
-            tries = 1 if seen == of else CHANCE_TRIES
-            self._console.print(
-                f"{failure.schedule.id}: {failure.check} is violated, {seen} of {of} times again; made smaller",
-                markup=False,
-            )
-            small = shrink(
-                failure.case,
-                lambda cases: self._fails(failure.check, cases, tries),
-                self._wish.shrink_plays_max,
-                self._lanes.count,
-            )
-            failure.finished = small.finished
-            seen, of = self._settled_on(failure, small, SMALL_PLAYS if tries == 1 else CHANCE_PLAYS)
-            failure.case = _named(failure.case, failure.check)
-        failure.seen, failure.of = seen, of
-        failure.plays = self._explored.plays - before
-        self._database.save(self._key, failure.case.to_json().encode())
+        failure.seen, failure.of = self._count(failure, CONFIRM_PLAYS)
+        if failure.seen == failure.of:
+            self._make_small(failure)
         self._explored.failures.append(failure)
+        self._keep(failure, before)
+
+    def _look_at_chances(self) -> None:
+        """What came by chance gets its rate measured and, if it comes often enough, is made small; the likeliest first."""
+        for failure in sorted(self._explored.failures, key=lambda each: -each.seen):
+            if not failure.shrunk and not self._has_its_failure() and self._left() > 0:
+                before = self._explored.plays
+                self._database.delete(self._key, failure.case.to_json().encode())
+                if not failure.seen:
+                    seen, of = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
+                    failure.seen, failure.of = seen, failure.of + of
+                if failure.seen / failure.of >= SHRUNK_RATE_MIN:
+                    self._make_small(failure)
+                self._keep(failure, before)
+
+    def _make_small(self, failure: Failure) -> None:
+        """Make it small, and count how often the small one fails."""
+        tries = 1 if failure.seen == failure.of else CHANCE_TRIES
+        self._console.print(
+            f"{failure.schedule.id}: {failure.check} is violated, {failure.seen} of {failure.of} times again; made smaller",
+            markup=False,
+        )
+        failure.shrunk = True
+        missed = _waits_missed(failure.judged) if tries == 1 else math.inf
+        end = self._explored.plays + self._wish.shrink_plays_max
+        small = shrink(
+            failure.case,
+            lambda cases: self._fails(failure.check, cases, tries, missed),
+            lambda: min(end - self._explored.plays, self._left() - SMALL_PLAYS),
+            self._lanes.count,
+        )
+        failure.finished = small.finished
+        failure.seen, failure.of = self._settled_on(failure, small, SMALL_PLAYS if tries == 1 else CHANCE_PLAYS)
+        failure.case = _named(failure.case, failure.check)
+
+    def _keep(self, failure: Failure, before: int) -> None:
+        """Keep it as it is now, for next time and for a reader, who is told what it cost since so many plays."""
+        failure.plays += self._explored.plays - before
+        self._database.save(self._key, failure.case.to_json().encode())
         _write_failure(failure, self._out, self._lanes.target, mutants.environment(self._wish.mutant))
         self._console.print(
             f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
         )
 
-    def _fails(self, check: str, cases: list[Case], tries: int) -> list[bool]:
-        """Which of these fail. Where the failure came each time, so must the first of them: one that fails by chance is no
-        smaller case of it."""
-        failing = [found is not None for found in self._tried(check, cases, tries)]
+    def _fails(self, check: str, cases: list[Case], tries: int, missed: float = math.inf) -> list[bool]:
+        """Which of these fail, with at most so many waits whose bound passed.
+
+        Where the failure came each time, so must the first of them: one that fails by chance is no smaller case of it. Nor
+        is one that waits in vain where it did not: what comes after such a wait comes at a moment that the clock chose.
+        """
+        failing = [found is not None and _waits_missed(found) <= missed for found in self._tried(check, cases, tries)]
         if tries > 1:
             return failing
         for place, case in enumerate(cases):
@@ -350,14 +401,22 @@ class _Exploration:
             self._console.print(_counts(self._explored), markup=False)
 
 
+def _waits_missed(judged: Judged | None) -> int:
+    """How many waits in this play ended with their bound instead of what was waited for."""
+    assert judged is not None
+    return sum(line["kind"] in WAITS and not line["data"].get("came", False) for line in judged.lines)
+
+
 def _named(case: Case, check: str) -> Case:
     return case.model_copy(update={"id": f"{check}/{case.digest[:8]}"})
 
 
 def deaths_and_acts(case: Case) -> tuple[int, int]:
-    """How many processes the case kills or tells to end, and how many things its users do."""
+    """How many processes the case kills or tells to end, and how many things its users do: not what the harness waits for,
+    looks at or puts there beforehand."""
     ops = [op for fault in case.plan for op in fault.ops]
-    return sum(op.do in ("kill", "terminate") for op in ops), len(case.steps) + sum(op.do == "user" for op in ops)
+    acts = sum(not isinstance(step, SettleStep | Look | File) for step in case.steps) + sum(op.do == "user" for op in ops)
+    return sum(op.do in ("kill", "terminate") for op in ops), acts
 
 
 def _words(case: Case) -> str:

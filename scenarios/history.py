@@ -8,13 +8,15 @@ so that it can be read after the harness itself was killed, and a half-written l
 The kinds of record, and the fields of `data` each carries:
 
 case       opened {id, scenario, fault, target, policy, disarmed}; settled {within_s_max, settled, why}; closed {}
-process    started {role, life, pid, start_time, cold}; exited {role, life, pid, status, signal, exit_code, said, cpu_ms}
+rest       missed {by, within_s_max}: somebody waited until all is at rest, and the bound passed
+process    started {role, life, pid, start_time, cold}; exited {role, life, pid, status, signal, exit_code, said, cpu_ms};
+           stayed {role, life, pid}: it was told to end, and the bound passed; refused {role, life, said, exited}
 point      reached {point, ordinal, role, life, pid, nonce, local, work, detail};
            fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}; awaited {point, ordinal, came}
 kill       {role, life, pid, signal, status, point, ordinal, nonce, proved, why}
 freeze, thaw  {role, life, pid, stopped}: `stopped` is the kernel's word, afterwards
 client     invoked {call, client, op, session, request_id, text, ...};
-           heard {call, outcome: ok|failed|unknown, status, body};
+           heard {call, outcome: ok|failed|unknown, status, body}; gave_up {op, why};
            event {client, session, event, type, data}; connected {client, session, after}; disconnected {client, session}
 provider   request {n, attempt, headers, body}; chunk {n, i, output_tokens}; repeated {n, i}; billed {n, attempt,
            input_tokens, cached_tokens, output_tokens, complete}; answered {n, status}; refused {n, why}

@@ -254,7 +254,7 @@ class Stagehand:
             case steps.Look():
                 self._look(step.name)
             case steps.SettleStep():
-                self._settle(self.case.settle_s_max)
+                self._rest_awaited(self._settle(self.case.settle_s_max), "a step of the workload")
             case steps.MoveClockStep():
                 self._move_clock(step.by_s, "a step of the workload")
             case steps.Bounce():
@@ -328,6 +328,11 @@ class Stagehand:
                     self._rest = sessions
                     return True
         return False
+
+    def _rest_awaited(self, came: bool, by: str) -> None:
+        """Write down that the bound passed before all was at rest: what follows comes at a moment that the clock chose."""
+        if not came:
+            self.history.write("rest.missed", by=by, within_s_max=self.case.settle_s_max)
 
     def _idle(self, beside: bool = False) -> bool:
         """Whether no part of the plan is under way and every worker that can act has said that it has nothing to do. A
@@ -718,7 +723,7 @@ class _Moment:
             hand._settling += 1
             hand._condition.notify_all()
         try:
-            hand._settle(hand.case.settle_s_max, beside=True)
+            hand._rest_awaited(hand._settle(hand.case.settle_s_max, beside=True), "the plan")
         finally:
             with hand._condition:
                 hand._settling -= 1

@@ -44,7 +44,7 @@ from scenarios.target import Target
 
 INPUTS_MAX = 3
 SESSIONS_MAX = 2
-MOMENTS = (0, 1, 1, 1, 2, 2, 3)
+MOMENTS = (0, 1, 1, 2, 2, 3, 4)
 ORDINALS = (1, 1, 1, 1, 2, 2, 3)
 MISSING_WEIGHT = 6
 CLOCK_S = (3 * 3600.0, -3 * 3600.0)
@@ -89,11 +89,13 @@ _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
 class Leaning:
     """What generation leans towards. missing: pairs of point and fault that no schedule has brought about yet. fault: the
     one whose turn it is, for the first moment; `none` draws no moment, None leaves it open. reached: addresses that some
-    schedule has come to, as point and ordinal; later hits of a point are drawn from these alone. None leaves them open."""
+    schedule has come to, as point and ordinal; later hits of a point are drawn from these alone. None leaves them open.
+    often: those that most schedules have come to."""
 
     missing: frozenset[tuple[str, str]] = frozenset()
     fault: str | None = None
     reached: frozenset[tuple[str, int]] | None = None
+    often: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(slots=True)
@@ -229,6 +231,10 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
 
 
 def _ordinals(leaning: Leaning, name: str) -> list[int]:
+    """Which hit of the point: rather a first one; of a point that is hit often, any that most schedules come to."""
+    often = sorted(ordinal for point, ordinal in leaning.often if point == name)
+    if len(often) > max(ORDINALS):
+        return often
     return [each for each in ORDINALS if each == 1 or leaning.reached is None or (name, each) in leaning.reached]
 
 

@@ -52,17 +52,17 @@ def size(case: Case) -> tuple[int, ...]:
     )
 
 
-def shrink(case: Case, fails: Fails, plays_max: int, side_by_side: int = 1) -> Shrinking:
+def shrink(case: Case, fails: Fails, left: Callable[[], float], side_by_side: int = 1) -> Shrinking:
     """The smallest case that still fails. `case` itself is known to fail.
 
-    plays_max: how many candidates may be played. side_by_side: how many of them at once; of those that fail the first in
-    order is taken, so the outcome is the same for any number.
+    left: how many plays may still be spent. side_by_side: how many candidates are played at once; of those that fail the
+    first in order is taken, so the outcome is the same for any number.
     """
     state = Shrinking(case, _seen={case.digest})
     while True:
         before = state.case
         for smaller in (_fewer_lives, _fewer_kills, _earlier, _fewer_actions, _shorter):
-            if not _exhaust(state, smaller, fails, plays_max, side_by_side):
+            if not _exhaust(state, smaller, fails, left, side_by_side):
                 state.finished = False
                 return state
         if state.case == before:
@@ -70,18 +70,22 @@ def shrink(case: Case, fails: Fails, plays_max: int, side_by_side: int = 1) -> S
 
 
 def _exhaust(
-    state: Shrinking, smaller: Callable[[Case], Iterator[Case]], fails: Fails, plays_max: int, side_by_side: int
+    state: Shrinking,
+    smaller: Callable[[Case], Iterator[Case]],
+    fails: Fails,
+    left: Callable[[], float],
+    side_by_side: int,
 ) -> bool:
     """Take candidates of one kind until none fails any more. False if the plays are used up."""
     candidates = _new(state, smaller)
-    while batch := list(islice(candidates, min(side_by_side, plays_max - state.plays))):
+    while batch := list(islice(candidates, max(0, int(min(side_by_side, left()))))):
         state.plays += len(batch)
         failing = [each for each, failed in zip(batch, fails(batch), strict=True) if failed]
         if failing:
             state.larger.append(state.case)
             state.case = failing[0]
             candidates = _new(state, smaller)
-    return state.plays < plays_max
+    return left() > 0
 
 
 def _new(state: Shrinking, smaller: Callable[[Case], Iterator[Case]]) -> Iterator[Case]:

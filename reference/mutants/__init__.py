@@ -19,10 +19,12 @@ import inspect
 import pkgutil
 import re
 from collections.abc import Callable
+from contextlib import closing, suppress
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from reference import fresh, worker
+from reference.model import StateUnavailable
 from reference.settings import Settings
 from reference.store import Store
 
@@ -126,11 +128,8 @@ def when_a_worker_starts(do: Callable[[Store], None]) -> None:
 
     def make(found: Any) -> Any:
         def main(settings: Settings, *rest: Any) -> int:
-            store = Store.open(settings)
-            try:
+            with suppress(StateUnavailable), closing(Store.open(settings)) as store:  # the worker says so itself
                 do(store)
-            finally:
-                store.close()
             return int(found(settings, *rest))
 
         return main

@@ -14,15 +14,16 @@ import pytest
 from hypothesis.database import DirectoryBasedExampleDatabase
 from rich.console import Console
 
+from faults.plan import Kill, Start, User
 from reports.model import Cell, CheckResult, Violation, Witness
 from scenarios import explorer, schedules
-from scenarios.case import Case, load
+from scenarios.case import Case, Control, File, Look, Open, Send, SettleStep, load
 from scenarios.engine import Engine, Judged
 from scenarios.explorer import Coverage, Explored, Failure, Wish
 from scenarios.lanes import Lanes
 from scenarios.shrinker import Shrinking
 from scenarios.targets import TARGETS
-from tests.scenarios.plans import death
+from tests.scenarios.plans import death, moment
 from tests.scenarios.runs import killpoint
 
 REFERENCE, NAIVE = TARGETS["reference"], TARGETS["naive"]
@@ -67,7 +68,7 @@ def test_the_naive_script_is_found_out_by_what_the_world_saw(tmp_path: Path, mon
     status, _, data = explored(tmp_path / "out", wish, "naive")
     failure = data["failures"][-1]
     assert status == 1 and failure["check"] in {"no-duplicate-write", "unknown-never-resent", "usage-equals-billed"}
-    tried = explorer.CONFIRM_PLAYS + 6 * (1 + explorer.AGAIN_PLAYS)
+    tried = explorer.CONFIRM_PLAYS + 6 + explorer.AGAIN_PLAYS
     assert failure["plays"] <= tried + explorer.SMALL_PLAYS * (1 + explorer.LARGER_TRIED_MAX)
 
 
@@ -146,21 +147,89 @@ def test_where_none_fails_each_time_the_smallest_is_told_with_its_rate(tmp_path:
     assert (seen, of, failure.case) == (5, 10, cases[2])
 
 
-def _exploration(tmp_path: Path, fails: Callable[[Case, int], bool]) -> explorer._Exploration:
-    """An exploration whose plays are this function, of the case and of how often it has been played."""
-    plays = Counter[str]()
+def test_what_waits_in_vain_where_the_failure_did_not_is_no_smaller_case(tmp_path: Path) -> None:
+    """After a wait whose bound passed, what comes next comes at a moment that the clock chose."""
+    case = schedules.draw(REFERENCE, "9/0").model_copy(update={"plan": (death("turn.begun#1"),)})
+    missed = [
+        {"kind": kind, "data": data, "t_ns": 1} for kind, data in (("rest.missed", {}), ("point.awaited", {"came": False}))
+    ]
+    come = [{"kind": "point.awaited", "data": {"came": True}, "t_ns": 1}]
+    exploration = _exploration(tmp_path, lambda case, nth: True, lambda case: come if case.plan else missed)
+    smaller = case.model_copy(update={"plan": ()})
+    assert exploration._fails("made-up", [smaller, case], 1, missed=1) == [False, True]
+    assert exploration._fails("made-up", [smaller], 1, missed=2) == [True], "it had waited in vain from the first"
 
-    class Lanes(_NoLanes):
-        def map(self, play: Any, each: Any) -> Any:
-            return [play(self, case) for case in each]
 
-        def play(self, case: Case) -> Judged:
-            plays[case.digest] += 1
-            found = _nothing(case)
-            return Judged(_violated(found) if fails(case, plays[case.digest]) else found, [])
+def test_what_comes_by_chance_does_not_end_the_search_for_one_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third schedule fails every other time, the tenth each time."""
+    data = _explored_without_processes(
+        tmp_path, monkeypatch, lambda case, nth: case.id == "explored/6/9" or (case.id == "explored/6/2" and nth % 2 == 1)
+    )
+    chance, sure = data["failures"]
+    assert (chance["found_after"], chance["seen"], chance["of"], chance["smallest"]) == (3, 2, 5, False)
+    assert chance["case"].startswith("cases/explored-6-2") and chance["plays"] == explorer.CONFIRM_PLAYS
+    assert (sure["found_after"], sure["seen"], sure["of"], sure["smallest"]) == (15, 10, 10, True)
+    assert data["schedules"] == 10, "nothing is played after the failure that was wanted"
+    assert data["plays"] == 10 + chance["plays"] + sure["plays"]
 
+
+def test_where_nothing_comes_each_time_the_likeliest_is_made_small_at_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The third schedule never fails again, the tenth two times of three."""
+    data = _explored_without_processes(
+        tmp_path,
+        monkeypatch,
+        lambda case, nth: (case.id == "explored/6/9" and nth % 3 != 2) or (case.id == "explored/6/2" and nth == 1),
+    )
+    once, often = data["failures"]
+    assert data["schedules"] == 24
+    assert (once["seen"], once["of"], once["smallest"]) == (0, explorer.CHANCE_PLAYS, False)
+    assert (often["seen"], often["of"], often["smallest"]) == (20, explorer.CHANCE_PLAYS, True)
+    assert load(tmp_path / "out" / often["case"]).plan == ()
+    kept = DirectoryBasedExampleDatabase(tmp_path / "kept").fetch(b"reference")
+    plans = sorted(len(json.loads(value)["plan"]) for value in kept)
+    assert plans == sorted((0, len(once["schedule"]["plan"]))), "each is kept as it is now, and not as it was too"
+
+
+def test_no_more_is_played_than_the_whole_may_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = _explored_without_processes(tmp_path, monkeypatch, lambda case, nth: case.id == "explored/6/9", plays_max=40)
+    (failure,) = data["failures"]
+    assert not failure["smallest"] and data["plays"] == failure["found_after"] + failure["plays"] == 40
+    assert (failure["seen"], failure["of"]) == (10, 10), "the plays that count how often it fails are set aside"
+
+
+def _explored_without_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: Callable[[Case, int], bool], plays_max: int | None = None
+) -> Any:
+    monkeypatch.setattr(explorer, "Lanes", lambda *_: _Played(fails))
+    wish = Wish(examples=24, seed=6, database=tmp_path / "kept", first=True, plays_max=plays_max)
+    explorer.explore(REFERENCE, wish, tmp_path / "out", 1, Console(file=io.StringIO()))
+    return json.loads((tmp_path / "out" / "explore.json").read_bytes())
+
+
+def _exploration(
+    tmp_path: Path, fails: Callable[[Case, int], bool], lines: Callable[[Case], list[dict[str, Any]]] = lambda _: []
+) -> explorer._Exploration:
     explored = Explored(Wish(database=tmp_path / "kept"), REFERENCE)
-    return explorer._Exploration(explored, Lanes(REFERENCE, 1), tmp_path, Console(file=io.StringIO()))
+    return explorer._Exploration(explored, _Played(fails, lines), tmp_path, Console(file=io.StringIO()))
+
+
+def test_what_the_harness_waits_for_and_looks_at_is_no_act_of_a_user() -> None:
+    case = schedules.draw(REFERENCE, "9/0")
+    steps = (
+        Open(),
+        File(path="a", text="b"),
+        Send(request="r1", text="one"),
+        SettleStep(),
+        Look(name="x"),
+        Control(action="stop"),
+    )
+    ops = (User(step={"do": "control", "session": "s1", "action": "pause"}), Kill(), Start(role="worker"))
+    case = case.model_copy(update={"steps": steps, "plan": (moment("turn.begun#1", *ops),)})
+    assert explorer.deaths_and_acts(case) == (1, 4)
 
 
 def test_nothing_held_is_no_success() -> None:
@@ -185,11 +254,13 @@ def test_coverage_counts_where_what_was_played_and_what_clients_had_been_told() 
             {"kind": "point.reached", "data": {"point": "reply.stored", "ordinal": 1}},
         ],
     )
-    assert coverage.reached == {("turn.begun", 1), ("reply.stored", 1)}
+    assert coverage.reached == Counter({("turn.begun", 1): 1, ("reply.stored", 1): 1})
     assert coverage.fired == {("turn.begun", 1, "working", "worker-killed"): 1}
     missing = coverage.missing(REFERENCE)
     assert ("turn.begun", "worker-killed") not in missing and ("reply.stored", "worker-killed") in missing
     assert "work.claimed" in coverage.unreached(REFERENCE) and "turn.begun" not in coverage.unreached(REFERENCE)
+    coverage.add(case, [{"kind": "point.reached", "data": {"point": "turn.begun", "ordinal": 1}}])
+    assert coverage.often() == {("turn.begun", 1)}, "the other was reached in one of two"
 
 
 def test_what_cannot_be_read_any_more_is_taken_out_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,12 +294,15 @@ def test_a_batch_is_begun_before_the_one_before_it_has_ended_and_its_schedules_d
     for name, first in (("all", False), ("first", True)):
         wish = Wish(examples=30, seed=6, database=tmp_path / "kept", first=first)
         explorer.explore(REFERENCE, wish, tmp_path / name, 1, Console(file=io.StringIO()))
-        drawn.append(begun[1:])
-        overlapping = {"2 of 3", "3 of 4", "4 of 5", "5 of 5"} if not first else {"2 of 2", "3 of 3", "4 of 4", "5 of 5"}
-        assert set(judged) == overlapping
+        drawn.append([digest for batch in begun for digest in batch])
+        sizes = list(map(len, begun))
+        if first:
+            assert set(sizes) <= {0, 1} and all(each.split(" of ")[0] == each.split(" of ")[1] for each in judged)
+        else:
+            assert sizes[1:] == [8, 8, 8, 6] and set(judged) == {"2 of 3", "3 of 4", "4 of 5", "5 of 5"}
         begun.clear()
         judged.clear()
-    assert drawn[0] == drawn[1] and list(map(len, drawn[0])) == [8, 8, 8, 6]
+    assert drawn[0] == drawn[1]
 
 
 class _NoLanes(Lanes):
@@ -242,6 +316,25 @@ class _NoLanes(Lanes):
 
     def map(self, play: Any, each: Any) -> Any:
         return iter([Judged(_nothing(case), []) for case in each])
+
+
+class _Played(_NoLanes):
+    """Lanes whose plays are this function, of the case and of how often it has been played."""
+
+    def __init__(
+        self, fails: Callable[[Case, int], bool], lines: Callable[[Case], list[dict[str, Any]]] = lambda _: []
+    ) -> None:
+        super().__init__(REFERENCE, 1)
+        self._plays, self._fails, self._lines = Counter[str](), fails, lines
+
+    def map(self, play: Any, each: Any) -> Any:
+        own = play is not Engine.play
+        return iter([play(self, case) if own else self.play(case) for case in each])
+
+    def play(self, case: Case) -> Judged:
+        self._plays[case.digest] += 1
+        cell = _nothing(case)
+        return Judged(_violated(cell) if self._fails(case, self._plays[case.digest]) else cell, self._lines(case))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from faults.controller import Held
-from faults.plan import Address, Await, Fault, Kill, LockStore, Release, Start, Terminate, User
+from faults.plan import Address, Await, Fault, Freeze, Kill, LockStore, Release, Settle, Start, Terminate, User
 from faults.processes import Keeper, Process
 from scenarios import matrix, runner
 from scenarios.case import Bounce, Look, Open, Send, SettleStep
@@ -90,6 +90,27 @@ def test_a_workload_may_restart_a_role_and_look_afterwards(engines: Engines, rol
     assert {data["when"] for _, data in told(judged, "snapshot.taken")} == {"after", "final", "again"}
     ends = [data for kind, data in told(judged, "process.exited") if data["role"] == role]
     assert ends[0]["exit_code"] == 0, "an ordinary exit"
+
+
+def test_a_restart_brings_back_its_own_role_alone(engines: Engines) -> None:
+    """The app was killed and nobody has started it again when the worker is restarted."""
+    gone = moment("work.released#1", Kill(role="app"))
+    case = matrix.single(REFERENCE, "plain/none")
+    changes = {"steps": (*case.steps, SettleStep(), Bounce(role="worker")), "plan": (gone,), "settle_s_max": 1.0}
+    judged = engines("reference").play(case.model_copy(update=changes))
+    assert lives(judged) == ["app.1", "worker.1", "worker.2"]
+
+
+def test_a_wait_for_rest_whose_bound_passed_is_written_down(engines: Engines) -> None:
+    """A frozen worker has work in hand: neither who froze it nor the workload sees rest before it is thawed."""
+    ops = (Freeze(do="freeze"), Settle(), Freeze(do="thaw"), Release())
+    case = matrix.single(REFERENCE, "plain/none")
+    changes = {"steps": (*case.steps, SettleStep()), "plan": (moment("turn.begun#1", *ops),), "settle_s_max": 1.5}
+    judged = engines("reference").play(case.model_copy(update=changes))
+    missed = [data for _, data in told(judged, "rest.missed")]
+    assert sorted(data["by"] for data in missed) == ["a step of the workload", "the plan"]
+    assert {data["within_s_max"] for data in missed} == {1.5}
+    assert not told(play(engines, "plain/none", steps=(*case.steps, SettleStep())), "rest.missed")
 
 
 def test_a_cold_start_gives_the_same_verdict(engines: Engines) -> None:

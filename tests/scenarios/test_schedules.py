@@ -61,6 +61,14 @@ def test_later_hits_are_drawn_where_some_schedule_has_come_to_them() -> None:
     assert later and later <= known, "a fault may itself come back at a later hit, but in recovery only"
 
 
+def test_of_a_point_that_is_hit_often_every_hit_is_drawn() -> None:
+    often = frozenset(("event.sent", ordinal) for ordinal in range(1, 9))
+    wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == "event.sent")
+    cases = [draw(REFERENCE, f"8/{n}", Leaning(wanted, "app-killed", often, often)) for n in range(60)]
+    drawn = Counter(fault.at.ordinal for case in cases for fault in case.plan if fault.at.point == "event.sent")
+    assert set(drawn) == set(range(1, 9)) and max(drawn.values()) < len(cases) / 3
+
+
 @pytest.mark.parametrize("name", ["tool.dispatch.stored", "effect.applied", "stream.text.committed"])
 def test_the_script_holds_what_its_points_need(name: str) -> None:
     wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == name)

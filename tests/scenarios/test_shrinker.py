@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -47,7 +48,13 @@ LARGE = case_of(
 
 def played(fails: Callable[[Case], bool], case: Case = LARGE, plays_max: int = 1000, side: int = 1) -> Shrinking:
     assert fails(case)
-    return shrink(case, lambda cases: [fails(each) for each in cases], plays_max, side)
+    spent = Counter[str]()
+
+    def each(cases: list[Case]) -> list[bool]:
+        spent["plays"] += len(cases)
+        return [fails(each) for each in cases]
+
+    return shrink(case, each, lambda: plays_max - spent["plays"], side)
 
 
 def kills_at(case: Case, name: str) -> bool:
@@ -130,7 +137,7 @@ def test_no_more_is_played_than_was_allowed() -> None:
         plays += len(cases)
         return [False] * len(cases)
 
-    done = shrink(LARGE, fails, plays_max=7, side_by_side=2)
+    done = shrink(LARGE, fails, lambda: 7 - plays, side_by_side=2)
     assert (plays, done.plays, done.finished, done.case) == (7, 7, False, LARGE)
 
 

@@ -13,6 +13,7 @@ process    started {role, life, pid, start_time, cold}; exited {role, life, pid,
            stayed {role, life, pid}: it was told to end, and the bound passed; refused {role, life, said, exited}
 point      reached {point, ordinal, role, life, pid, nonce, local, work, detail};
            fired {point, ordinal, nonce, ops}; released {point, ordinal, nonce, answer}; awaited {point, ordinal, came}
+terminate  {role, life, pid, grace}: told to end, as in ordinary use; grace: whether it is given the time to
 kill       {role, life, pid, signal, status, point, ordinal, nonce, proved, why}
 freeze, thaw  {role, life, pid, stopped}: `stopped` is the kernel's word, afterwards
 client     invoked {call, client, op, session, request_id, text, ...};
@@ -28,7 +29,8 @@ store      at_death {point, ordinal, files: {name: {ok, detail, sha256}}, holds:
            digest {when, sha256}; broken {how, sha256}; mended {sha256}; locked {databases, for_s}; unlocked {}
 snapshot   taken {when, sessions}
 
-`kind` is the pair joined by a dot, such as `client.heard` and `provider.billed`; `kill`, `freeze` and `thaw` stand alone.
+`kind` is the pair joined by a dot, such as `client.heard` and `provider.billed`; `terminate`, `kill`, `freeze` and `thaw`
+stand alone.
 """
 
 from __future__ import annotations

@@ -42,6 +42,7 @@ from scenarios.world.handle import World
 
 READY_S_MAX = 20.0
 EXIT_S_MAX = 20.0
+EXIT_PART = 0.75
 EXPIRED_GRACE_S = 0.2
 LATE_POINT_S_MAX = 2.0
 TIDY_S_MAX = 3.0
@@ -482,19 +483,23 @@ class Stagehand:
     def _await_exits(self, roles: Iterable[str], ending: list[Life], since_s: float = math.inf) -> None:
         """These end by themselves within the bound, and what is missing of the roles then is started as a person would."""
         for life in ending:
-            if not self._await_end(life, since_s):
-                self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
+            self._await_end(life, since_s)
         for role in roles:
             with self.starting:  # a part of the plan may want it back too
                 if not self._alive(role):
                     self._start(role)
 
     def _await_end(self, life: Life, since_s: float = math.inf) -> bool:
-        """Wait for the end of a process that was told to go; False if it stays beyond the bound. One that was only being
-        started when a quit was stored, at `since_s`, may have begun after it: idle since then, it owes no end."""
-        return self._until(
-            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, time.monotonic() + EXIT_S_MAX
+        """Wait for the end of a process that was told to go; False, and written down, if it stays beyond its part of the
+        case's bound: who waits comes to rest in the other part. One that was only being started when a quit was stored, at
+        `since_s`, may have begun after it: idle since then, it owes no end."""
+        bound_s = min(EXIT_S_MAX, EXIT_PART * self.case.settle_s_max)
+        ended = self._until(
+            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, time.monotonic() + bound_s
         )
+        if not ended:
+            self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
+        return ended
 
     def _bounce(self, role: str) -> None:
         ending = self._alive(role)
@@ -704,12 +709,13 @@ class _Moment:
         hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid, stopped=life.process.stopped)
 
     def _terminate(self, life: Life, grace: bool) -> None:
-        self._hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
+        hand = self._hand
+        hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
         life.process.terminate()
         if grace:
             if not self._answered:
                 self._go()
-            if life.process.wait(EXIT_S_MAX) is not None:
+            if hand._await_end(life):
                 return
         else:
             # The process stands at the point, so its end is not waited for longer than the grace period itself.

@@ -592,6 +592,16 @@ class Evidence:
                 return True
         return False
 
+    def stands_still(self, who: Process, seq: int) -> bool:
+        """Whether the harness had frozen this process, or held it at a point, at a place of the history."""
+        stops = [record for record in self.history.of("freeze", "thaw") if process(record) == who and record.seq < seq]
+        return bool(stops and stops[-1].kind == "freeze") or any(
+            process(at) == who and record.seq < seq and (let_go is None or let_go.seq > seq)
+            for record in self.history.of("point.fired")
+            if (at := self.by_nonce.get(record["nonce"])) is not None
+            for let_go in (self._released.get(record["nonce"]),)
+        )
+
     def was_held(self, reached: Record) -> bool:
         """Whether the process stood still at this point, because the plan named it."""
         return any(record["nonce"] == reached.get("nonce") for record in self.history.of("point.fired"))

@@ -300,6 +300,24 @@ def graceful_exit_order(e: Evidence, found: Findings) -> None:
             )
             if closed is not None:
                 _nothing_new(e, found, who, closed)
+    _ends(e, found)
+
+
+def _ends(e: Evidence, found: Findings) -> None:
+    told = [record for record in e.history.of("terminate") if record["grace"]]
+    quits = [command.invoked for command in e.commands if command.action == "quit"]
+    found.saw(len(told) + len(quits))
+    for stayed in e.history.of("process.stayed"):
+        who = process(stayed)
+        if e.stands_still(who, stayed.seq):
+            continue
+        before = [record for record in told if process(record) == who and record.seq < stayed.seq] or quits
+        found.broken(
+            f"{who[0]} {who[1]} was told to go and ends within the bound",
+            "it was still there",
+            since=before[-1] if before else None,
+            at=stayed,
+        )
 
 
 def _nothing_new(e: Evidence, found: Findings, who: tuple[str, int], closed: Record) -> None:

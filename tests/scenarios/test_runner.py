@@ -101,6 +101,17 @@ def test_a_restart_brings_back_its_own_role_alone(engines: Engines) -> None:
     assert lives(judged) == ["app.1", "worker.1", "worker.2"]
 
 
+def test_a_process_that_does_not_end_when_told_to_is_written_down_and_killed(engines: Engines) -> None:
+    """Frozen, it does not hear of it; and whoever told it goes on after a part of the case's bound."""
+    ops = (Freeze(do="freeze"), Terminate(), Freeze(do="thaw"), Start(role="worker"))
+    case = matrix.single(REFERENCE, "plain/none")
+    changes = {"plan": (moment("attempt.stored#1", *ops),), "settle_s_max": 2.0}
+    judged = engines("reference").play(case.model_copy(update=changes))
+    kinds = [(kind, data["life"]) for kind, data in told(judged, "terminate", "process.stayed", "kill", "process.started")]
+    assert kinds[2:] == [("terminate", 1), ("process.stayed", 1), ("kill", 1), ("process.started", 2)]
+    assert "graceful-exit-order" not in {each.check for each in judged.cell.violations}, "it could not"
+
+
 def test_a_wait_for_rest_whose_bound_passed_is_written_down(engines: Engines) -> None:
     """A frozen worker has work in hand: neither who froze it nor the workload sees rest before it is thawed."""
     ops = (Freeze(do="freeze"), Settle(), Freeze(do="thaw"), Release())

@@ -63,6 +63,7 @@ def a_graceful_restart() -> Tape:
         ("worker", ("exit.admission.closed", "exit.controls.stored", "exit.checkpoint.stored")),
         ("app", ("app.exit.closed", "app.exit.stored")),
     ):
+        scene.mark("terminate", **scene.who(role), grace=True)
         for point in points:
             scene.reach(point, role=role)
         scene.mark("process.exited", **scene.who(role), status=0, signal=None, exit_code=0)
@@ -247,6 +248,12 @@ def it_checkpoints_before_it_closes(t: Tape) -> Witnesses:
 def it_ends_without_a_checkpoint(t: Tape) -> Witnesses:
     t.drop(t.get("point.reached", point="exit.checkpoint.stored"))
     return t.get("point.reached", point="exit.admission.closed"), t.get("process.exited", role="worker")
+
+
+@breaks("graceful-exit-order")
+def it_does_not_end(t: Tape) -> Witnesses:
+    told = t.get("terminate", role="worker")
+    return told, t.put("process.stayed", told, role="worker", life=1, pid=201)
 
 
 @breaks("graceful-exit-order")

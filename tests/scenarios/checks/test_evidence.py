@@ -533,6 +533,27 @@ def test_a_process_was_stalled_while_it_was_frozen_or_held(events: list[Event], 
 
 
 @MANY
+@given(owned(), st.integers(0, 30), st.integers(1, 2), st.booleans())
+def test_a_process_stands_still_while_it_is_frozen_or_held(events: list[Event], seq: int, life: int, thawed: bool) -> None:
+    if thawed:
+        events.insert(min(seq, len(events)), ("thaw", {"role": "worker", "life": life, "pid": 200 + life}))
+        seq += 1
+    still, holds = False, set[str]()
+    for kind, data in events[:seq]:
+        if kind in ("freeze", "thaw") and data["life"] == life:
+            still = kind == "freeze"
+        elif kind == "point.fired" and f"worker.{life}" == _of(events, data["nonce"]):
+            holds.add(data["nonce"])
+        elif kind == "point.released":
+            holds.discard(data["nonce"])
+    assert evidence(events).stands_still(("worker", life), seq) == (still or bool(holds))
+
+
+def _of(events: list[Event], nonce: str) -> str:
+    return next(f"worker.{data['life']}" for kind, data in events if kind == "point.reached" and data["nonce"] == nonce)
+
+
+@MANY
 @given(owned(), st.lists(st.sampled_from(["work.claimed", "attempt.stored", "reply.received", "never"]), unique=True))
 def test_points_are_found_by_name_and_by_nonce(events: list[Event], names: list[str]) -> None:
     e = evidence(events)

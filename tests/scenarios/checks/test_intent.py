@@ -511,6 +511,7 @@ def exits(draw: st.DrawFn, roles: tuple[str, ...] = ("worker", "app")) -> Tape:
     if early:
         scene.send("r1", "alpha")
     for role in draw(st.permutations(roles)):
+        scene.mark("terminate", **scene.who(role), grace=True)
         for point in APPS if role == "app" else WORKERS:
             scene.reach(point, role=role)
         scene.mark("process.exited", **scene.who(role), status=0, signal=None, exit_code=0)
@@ -554,6 +555,41 @@ def an_app_that_goes_accepts_something(t: Tape, draw: Draw) -> Witnesses:
     closed = reached(t, APPS[0])
     sent = t.put("client.invoked", closed, call=980, client="c1", op="send", session="s1", request_id="r9", text="late")
     return closed, t.put("client.heard", sent, call=980, outcome="ok", status=202, body={})
+
+
+@breaks("graceful-exit-order")
+def a_process_that_was_told_to_go_stays(t: Tape, draw: Draw) -> Witnesses:
+    role = one_of(draw, ["worker", "app"])
+    told = t.get("terminate", role=role)
+    after = one_of(draw, [told, reached(t, (WORKERS if role == "worker" else APPS)[0])])
+    return told, t.put("process.stayed", after, role=role, life=1, pid=told["data"]["pid"])
+
+
+@pytest.mark.parametrize("why", ["quit", "frozen", "thawed", "held", "let go"])
+@FEW
+@given(t=exits(("worker",)))
+def test_who_has_to_end_and_who_cannot(t: Tape, why: str) -> None:
+    """A quit tells everybody to go. Whoever the harness has frozen or holds at a point cannot end, and owes nothing yet."""
+    told, who = t.get("terminate"), {"role": "worker", "life": 1, "pid": 201}
+    if why == "quit":
+        t.drop(told)
+        told = said(t, "quit", t.get("case.opened"), None)
+    after = told
+    if why in ("frozen", "thawed"):
+        after = t.put("freeze", after, **who, stopped=True)
+    if why == "thawed":
+        after = t.put("thaw", after, **who, stopped=False)
+    if why in ("held", "let go"):
+        held_at = {"point": "reply.stored", "ordinal": 9, "nonce": "here"}
+        after = t.put("point.reached", after, **held_at, **who, local=1, work=None, detail=None)
+        after = t.put("point.fired", after, **held_at, ops=[])
+    if why == "let go":
+        after = t.put("point.released", after, **held_at, answer="go")
+    stayed = t.put("process.stayed", after, **who)
+    if why in ("frozen", "held"):
+        held(t, "graceful-exit-order")
+    else:
+        caught(t, "graceful-exit-order", (told, stayed))
 
 
 @pytest.mark.parametrize("killed", [True, False])

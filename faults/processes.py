@@ -462,13 +462,17 @@ def prove(
     sent: Sent | None,
     oom_before: OomCount,
     oom_after: OomCount,
+    anywhere: bool = False,
 ) -> Proof:
     """Whether this death was ours, at this point.
 
     status: how the process ended. held: what stood at the point: the process itself, or the world or another process
     where the point is not in the one that is killed. sent: our SIGKILL. The counts are read before it and after the end.
+    anywhere: it was killed wherever it was, and is to be proved as ours alone; such a proof speaks of no point.
     """
-    why = _why_not(status, held, sent, oom_before, oom_after)
+    held = None if anywhere else held
+    why = _not_there(held, sent) if not anywhere else None
+    why = why or _not_ours(status, sent, oom_before, oom_after)
     return Proof(
         proved=why is None,
         why=why,
@@ -480,17 +484,21 @@ def prove(
     )
 
 
-def _why_not(
-    status: WaitStatus | None, held: Held | None, sent: Sent | None, before: OomCount, after: OomCount
-) -> str | None:
+def _not_there(held: Held | None, sent: Sent | None) -> str | None:
     if held is None or not held.nonce:
         return "no process had acknowledged the point"
-    if sent is None or sent.signal is not Signals.SIGKILL:
-        return "no SIGKILL was sent"
+    if sent is None:
+        return None
     if held.process == sent.process and held.pid != sent.pid:
         return f"pid {held.pid} acknowledged the point, pid {sent.pid} was killed"
     if held.answered_ns is not None and held.answered_ns < sent.t_ns:
         return f"{held.process} had been let go from {held.address} before the SIGKILL"
+    return None
+
+
+def _not_ours(status: WaitStatus | None, sent: Sent | None, before: OomCount, after: OomCount) -> str | None:
+    if sent is None or sent.signal is not Signals.SIGKILL:
+        return "no SIGKILL was sent"
     if not sent.alive:
         return f"pid {sent.pid} was dead or dying before our SIGKILL"
     if status is None:

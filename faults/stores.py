@@ -63,7 +63,7 @@ class CaseFolder:
     def copy_store(self, to: str) -> Path:
         """Copy the stores as they stand to `deaths/<to>`, and give its path. Raises FileExistsError if it is there."""
         target = self.deaths / to
-        shutil.copytree(self.store, target, symlinks=True, copy_function=shutil.copyfile, ignore=_nothing_stored)
+        shutil.copytree(self.store, target, symlinks=True, copy_function=_copy, ignore=_nothing_stored)
         return target
 
     def remove(self) -> None:
@@ -179,6 +179,12 @@ def _nothing_stored(folder: str, names: list[str]) -> list[str]:
     machine would take away and the next opening makes anew."""
     paths = ((name, Path(folder, name)) for name in names)
     return [name for name, path in paths if name.endswith("-shm") or not (path.is_file() or path.is_dir())]
+
+
+def _copy(source: str, target: str) -> None:
+    """Copy a file as it stands. What an app tells where it listens goes when another one is started, and is no store."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(source, target)
 
 
 def _files(folder: Path) -> Iterator[Path]:

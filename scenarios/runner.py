@@ -61,12 +61,13 @@ class Played:
 
 @dataclass(slots=True)
 class Life:
-    """One life of one role: its process and where it was started."""
+    """One life of one role: its process, where it was started, and whether it was told to go."""
 
     role: str
     number: int
     process: Process
     places: Places
+    told: bool = False
 
     @property
     def label(self) -> str:
@@ -501,11 +502,15 @@ class Stagehand:
             self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
         return ended
 
+    def _tell_to_go(self, life: Life, grace: bool) -> None:
+        life.told = True
+        self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
+        life.process.terminate()
+
     def _bounce(self, role: str) -> None:
         ending = self._alive(role)
         for life in ending:
-            self.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=True)
-            life.process.terminate()
+            self._tell_to_go(life, grace=True)
         self._await_exits((role,), ending)
 
     def _move_clock(self, by_s: float, why: str) -> None:
@@ -533,7 +538,10 @@ class Stagehand:
         )
         with self._condition:
             if held.point == CONTROL_STORED.name and (held.detail or {}).get("action") == "quit":
-                self._quit_stored = self._alive(), time.monotonic()
+                there = self._alive()
+                self._quit_stored = there, time.monotonic()
+                for each in there:
+                    each.told = True
             if held.point == WORKER_IDLE.name:
                 self._idle_s[held.process] = time.monotonic()
             self._last_point[held.process] = held.point
@@ -669,19 +677,22 @@ class _Moment:
         self._answered = True
         answer()
 
-    def _kill(self, life: Life) -> None:
+    def _kill(self, life: Life, anywhere: bool = False) -> None:
+        """Kill it. anywhere: not for standing here, but for staying when it was told to go."""
         if life is self._self and self._held.process != "world":
             self._answered = True
         with self._hand.killing:  # another part of the plan may be at the same process
             if not life.process.exited:
-                self._kill_living(life)
+                self._kill_living(life, anywhere)
 
-    def _kill_living(self, life: Life) -> None:
+    def _kill_living(self, life: Life, anywhere: bool) -> None:
         hand, held = self._hand, self._held
         before = OomCount.read()
         sent = life.process.kill()
         status = life.process.wait(EXIT_S_MAX)
-        proof = prove(status, held, sent, before, OomCount.read())
+        if life.told and status is not None and status.code == 0:
+            return  # it went as it had been told to, before this could strike
+        proof = prove(status, held, sent, before, OomCount.read(), anywhere)
         hand.history.write(
             "kill",
             role=life.role,
@@ -709,18 +720,16 @@ class _Moment:
         hand.history.write(do, role=life.role, life=life.number, pid=life.process.pid, stopped=life.process.stopped)
 
     def _terminate(self, life: Life, grace: bool) -> None:
-        hand = self._hand
-        hand.history.write("terminate", role=life.role, life=life.number, pid=life.process.pid, grace=grace)
-        life.process.terminate()
+        self._hand._tell_to_go(life, grace)
         if grace:
             if not self._answered:
                 self._go()
-            if hand._await_end(life):
-                return
+            if not self._hand._await_end(life):
+                self._kill(life, anywhere=True)
         else:
             # The process stands at the point, so its end is not waited for longer than the grace period itself.
             life.process.wait(EXPIRED_GRACE_S)
-        self._kill(life)
+            self._kill(life)
 
     def _settle_beside(self) -> None:
         """Rest while this moment is still being played; it is not waited for by itself."""

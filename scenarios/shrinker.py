@@ -2,8 +2,9 @@
 
     fewer lives, fewer kills, earlier ordinals, fewer actions, shorter scripts
 
-A candidate counts only if it is smaller in that order (`size`) and violates the same check when it is played. What is left
-is a case in which nothing that was tried can be left out.
+First of all one moment and one input alone are tried, since that is what most failures come down to. A candidate counts
+only if it is smaller in that order (`size`) and violates the same check when it is played. What is left is a case in which
+nothing that was tried can be left out.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ Fails = Callable[[list[Case]], list[bool]]
 
 SIMPLEST_FAULTS = ("worker-killed", "app-killed", "killed-again")
 SHORT = "ok"
+INPUTS_ALONE_MAX = 2
 EXACT = frozenset({"freeze", "thaw", "await", "settle"})  # what makes an order exact: without it a case fails by chance
 
 
@@ -61,7 +63,7 @@ def shrink(case: Case, fails: Fails, left: Callable[[], float], side_by_side: in
     state = Shrinking(case, _seen={case.digest})
     while True:
         before = state.case
-        for smaller in (_fewer_lives, _fewer_kills, _earlier, _fewer_actions, _shorter):
+        for smaller in (_one_of_each, _fewer_lives, _fewer_kills, _earlier, _fewer_actions, _shorter):
             if not _exhaust(state, smaller, fails, left, side_by_side):
                 state.finished = False
                 return state
@@ -137,6 +139,15 @@ def _with(case: Case, plan: tuple[Fault, ...] | None = None, steps: tuple[Step, 
 
 def _without(items: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...]:
     return items[:start] + items[start + count :]
+
+
+def _one_of_each(case: Case) -> Iterator[Case]:
+    """No moment or one, with one input, its script and nothing else."""
+    for plan in ((), *((fault,) for fault in case.plan)):
+        for send in [step for step in case.steps if isinstance(step, Send)][:INPUTS_ALONE_MAX]:
+            said = {send.text, *(str(op.step.get("text")) for fault in plan for op in fault.ops if op.do == "user")}
+            replies = {text: found for text, found in case.script.replies.items() if text in said}
+            yield _scripted(_with(case, plan=plan, steps=(Open(session=send.session), send)), replies)
 
 
 def _fewer_lives(case: Case) -> Iterator[Case]:
@@ -235,6 +246,7 @@ def _shorter(case: Case) -> Iterator[Case]:
     said = {step.text for step in case.steps if isinstance(step, Send)}
     said |= {str(op.step.get("text")) for fault in case.plan for op in fault.ops if op.do == "user"}
     replies = {text: found for text, found in case.script.replies.items() if text in said}
+    yield _scripted(case, {text: tuple(map(_plain, found)) for text, found in replies.items()})
     yield _scripted(case, replies)
     for text, found in case.script.replies.items():
         for place, reply in enumerate(found):
@@ -242,6 +254,10 @@ def _shorter(case: Case) -> Iterator[Case]:
                 yield _scripted(case, {**case.script.replies, text: (*found[:place], *found[place + 1 :])})
             for other in _shorter_reply(reply):
                 yield _scripted(case, {**case.script.replies, text: (*found[:place], other, *found[place + 1 :])})
+
+
+def _plain(reply: Reply) -> Reply:
+    return reply.model_copy(update={"text": "" if reply.calls else SHORT, "pieces": 1, "usage": "last"})
 
 
 def _shorter_reply(reply: Reply) -> Iterator[Reply]:

@@ -90,6 +90,19 @@ def test_a_strangers_kill_is_seen_even_when_the_process_has_not_quite_ended(stan
     assert not prove(process.wait(WAIT_S_MAX), held, sent, QUIET, QUIET).proved
 
 
+def test_who_is_killed_wherever_it_is_died_by_us_and_at_no_point(stand: Stand) -> None:
+    process, held = stand()
+    held.go()
+    assert process.freeze()
+    sent = process.kill()
+    status = process.wait(WAIT_S_MAX)
+    assert "had been let go" in str(prove(status, held, sent, QUIET, QUIET).why)
+    proof = prove(status, held, sent, QUIET, QUIET, anywhere=True)
+    assert (proof.proved, proof.point, proof.ordinal, proof.nonce) == (True, None, None, None)
+    assert not prove(status, held, sent, QUIET, OomCount(host=9, group=9), anywhere=True).proved
+    assert not prove(None, held, sent, QUIET, QUIET, anywhere=True).proved
+
+
 def test_an_exit_is_no_kill(stand: Stand) -> None:
     process, held = stand()
     held.go()

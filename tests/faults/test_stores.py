@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sqlite3
 import stat
@@ -83,6 +84,21 @@ def test_a_copy_holds_what_was_committed_and_not_yet_checkpointed(folder: CaseFo
     assert digest(folder.store) == before, "looking at the copy has changed the store"
     with pytest.raises(FileExistsError):
         folder.copy_store("1-worker.1")
+
+
+def test_what_is_gone_before_it_is_copied_is_not_in_the_copy(folder: CaseFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another part of the plan starts an app, and what the one before told of where it listens is taken away."""
+    write_and_die(folder.store / "work.db")
+    (folder.store / "serve.json").write_text("{}")
+    copyfile = shutil.copyfile
+
+    def gone(source: str, target: str) -> None:
+        (folder.store / "serve.json").unlink(missing_ok=True)
+        copyfile(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", gone)
+    copy = folder.copy_store("1")
+    assert "serve.json" not in {file.name for file in copy.iterdir()} and inspect(copy, ["req-0"])["holds"]["req-0"]
 
 
 def test_without_its_log_the_copy_holds_nothing_of_it(folder: CaseFolder) -> None:

@@ -110,6 +110,28 @@ def test_a_process_that_does_not_end_when_told_to_is_written_down_and_killed(eng
     kinds = [(kind, data["life"]) for kind, data in told(judged, "terminate", "process.stayed", "kill", "process.started")]
     assert kinds[2:] == [("terminate", 1), ("process.stayed", 1), ("kill", 1), ("process.started", 2)]
     assert "graceful-exit-order" not in {each.check for each in judged.cell.violations}, "it could not"
+    ((_, kill),) = told(judged, "kill")
+    assert (kill["proved"], kill["point"]) == (True, None), "killed wherever it was, and so no death at a point"
+    assert judged.cell.status != "void"
+
+
+def test_a_process_that_goes_as_it_was_told_to_before_a_kill_can_strike_was_not_killed(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strike = Process.kill
+
+    def late(process: Process) -> Any:
+        monkeypatch.setattr(Process, "kill", strike)
+        process.wait(runner.EXIT_S_MAX)
+        return strike(process)
+
+    monkeypatch.setattr(runner, "EXPIRED_GRACE_S", 0.0)
+    monkeypatch.setattr(Process, "kill", late)
+    ops = (Terminate(role="app", grace=False), Start(role="app"), Release())
+    case = matrix.single(REFERENCE, "plain/none")
+    judged = engines("reference").play(case.model_copy(update={"plan": (moment("provider.request.received#1", *ops),)}))
+    assert lives(judged) == ["app.1", "worker.1", "app.2"] and not told(judged, "kill")
+    assert judged.cell.status != "void"
 
 
 def test_a_wait_for_rest_whose_bound_passed_is_written_down(engines: Engines) -> None:

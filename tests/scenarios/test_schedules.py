@@ -64,7 +64,7 @@ def test_later_hits_are_drawn_where_some_schedule_has_come_to_them() -> None:
 def test_of_a_point_that_is_hit_often_every_hit_is_drawn() -> None:
     often = frozenset(("event.sent", ordinal) for ordinal in range(1, 9))
     wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == "event.sent")
-    cases = [draw(REFERENCE, f"8/{n}", Leaning(wanted, "app-killed", often, often)) for n in range(60)]
+    cases = [draw(REFERENCE, f"8/{n}", Leaning(wanted, "app-killed", often, often)) for n in range(120)]
     drawn = Counter(fault.at.ordinal for case in cases for fault in case.plan if fault.at.point == "event.sent")
     assert set(drawn) == set(range(1, 9)) and max(drawn.values()) < len(cases) / 3
 
@@ -87,9 +87,9 @@ def test_the_script_holds_what_its_points_need(name: str) -> None:
 
 def test_time_passes_before_a_lease_is_renewed() -> None:
     wanted = frozenset(pair for pair in pairs(REFERENCE) if pair[0] == "lease.renewing")
-    plans = [draw(REFERENCE, f"7/{n}", Leaning(wanted)).plan for n in range(30)]
-    leases = [plan for plan in plans if any(fault.at.point == "lease.renewing" for fault in plan)]
-    assert leases and all(op.do == "clock" for plan in leases for fault in plan[:1] for op in fault.ops[-1:])
+    plans = [draw(REFERENCE, f"7/{n}", Leaning(wanted)).plan for n in range(90)]
+    leases = [plan for plan in plans if [fault.at.point for fault in plan[:2]] == ["turn.begun", "lease.renewing"]]
+    assert leases and all(plan[0].ops[-1].do == "clock" for plan in leases)
 
 
 @given(schedules(REFERENCE))

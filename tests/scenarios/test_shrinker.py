@@ -84,6 +84,15 @@ def test_one_death_that_is_needed_stays_and_comes_as_early_as_it_may() -> None:
     assert [call.tool for reply in small.script.replies["one"] for call in reply.calls] == ["mail"]
 
 
+def test_one_death_and_one_input_are_come_to_at_once() -> None:
+    """Each way down costs plays of its own: what most failures come down to is tried first."""
+    small = played(lambda case: kills_at(case, "turn.begun") and sends(case, "one"))
+    assert [fault.at.point for fault in small.case.plan] == ["turn.begun"] and len(small.larger) <= 5
+    first = small.larger[1]
+    assert len(first.plan) == 1 and [step.do for step in first.steps] == ["open", "send"]
+    assert set(first.script.replies) == {"one"} and small.plays <= 30
+
+
 def test_an_ordinal_that_is_needed_stays() -> None:
     def fails(case: Case) -> bool:
         return any(str(fault.at) in ("effect.applied#2", "effect.applied#3") for fault in case.plan)

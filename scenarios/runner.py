@@ -266,21 +266,23 @@ class Stagehand:
 
     def _quit(self, insisting: bool = True) -> tuple[list[Life], float]:
         """Have a user quit. Gives the processes that are to end by it, and when it was stored: those that were there then,
-        or when it was sent, if the target does not tell. One that a part of the plan has started since owes no end."""
+        or when it was sent, if the target does not tell. One that a part of the plan has started since owes no end, and
+        nobody does where nobody heard it."""
         self._quit_stored, there = None, self._alive()
-        self._insist("quit", self.client.quit, insisting)
-        return self._quit_stored or (there, math.inf)
+        heard = self._insist("quit", self.client.quit, insisting)
+        return self._quit_stored or (there if heard else [], math.inf)
 
-    def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> None:
+    def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> bool:
         """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
-        is false: the entrance cannot come back before this is over."""
+        is false: the entrance cannot come back before this is over. Whether it was heard."""
         deadline = time.monotonic() + (self.case.settle_s_max if insisting else 0.0)
         ups = self._ups
         while not act():
             if not self._until(functools.partial(self._entrance_is_newer, ups), deadline):
                 self.history.write("client.gave_up", op=what, why="the entrance did not come back within the bound")
-                return
+                return False
             ups = self._ups
+        return True
 
     def _entrance_is_newer(self, ups: int) -> bool:
         """Whether the entrance has come up since it had done so `ups` times. Asking one that is dying proves nothing."""

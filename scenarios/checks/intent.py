@@ -305,19 +305,16 @@ def graceful_exit_order(e: Evidence, found: Findings) -> None:
 
 def _ends(e: Evidence, found: Findings) -> None:
     told = [record for record in e.history.of("terminate") if record["grace"]]
-    quits = [command.invoked for command in e.commands if command.action == "quit"]
+    quits = [r for r in e.reached_at("control.stored") if detail(r).get("action") == "quit"]
+    quits += [command.acknowledged for command in e.commands if command.action == "quit" and command.acknowledged]
     found.saw(len(told) + len(quits))
     for stayed in e.history.of("process.stayed"):
         who = process(stayed)
-        if e.stands_still(who, stayed.seq):
-            continue
-        before = [record for record in told if process(record) == who and record.seq < stayed.seq] or quits
-        found.broken(
-            f"{who[0]} {who[1]} was told to go and ends within the bound",
-            "it was still there",
-            since=before[-1] if before else None,
-            at=stayed,
-        )
+        mine = [record for record in told if process(record) == who]
+        before = [record for record in (*quits, *mine) if record.seq < stayed.seq]
+        if before and not e.stands_still(who, stayed.seq):
+            expected = f"{who[0]} {who[1]} was told to go and ends within the bound"
+            found.broken(expected, "it was still there", since=before[-1], at=stayed)
 
 
 def _nothing_new(e: Evidence, found: Findings, who: tuple[str, int], closed: Record) -> None:

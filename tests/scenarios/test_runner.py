@@ -115,6 +115,16 @@ def test_a_process_that_does_not_end_when_told_to_is_written_down_and_killed(eng
     assert judged.cell.status != "void"
 
 
+def test_nobody_owes_an_end_by_a_quit_that_nobody_heard(engines: Engines) -> None:
+    """The app dies when it has received the quit and not stored it, and who sent it stands in that app's way itself."""
+    quits = moment("event.cursor.stored#1", User(step={"do": "quit"}), Release(), Start(role="app"), Start(role="worker"))
+    dies = moment("control.received#1", Kill(), Start(role="app"))
+    case = matrix.single(REFERENCE, "plain/none")
+    judged = engines("reference").play(case.model_copy(update={"plan": (quits, dies)}))
+    assert told(judged, "client.gave_up") and not told(judged, "process.stayed", "rest.missed")
+    assert lives(judged) == ["app.1", "worker.1", "app.2"] and not judged.cell.violations
+
+
 def test_a_process_that_goes_as_it_was_told_to_before_a_kill_can_strike_was_not_killed(
     engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

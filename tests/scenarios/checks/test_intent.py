@@ -565,15 +565,20 @@ def a_process_that_was_told_to_go_stays(t: Tape, draw: Draw) -> Witnesses:
     return told, t.put("process.stayed", after, role=role, life=1, pid=told["data"]["pid"])
 
 
-@pytest.mark.parametrize("why", ["quit", "frozen", "thawed", "held", "let go"])
+@pytest.mark.parametrize("why", ["quit", "quit stored", "quit unheard", "another's", "frozen", "thawed", "held", "let go"])
 @FEW
 @given(t=exits(("worker",)))
 def test_who_has_to_end_and_who_cannot(t: Tape, why: str) -> None:
-    """A quit tells everybody to go. Whoever the harness has frozen or holds at a point cannot end, and owes nothing yet."""
+    """A quit that was stored or acknowledged tells everybody to go. Whoever the harness has frozen or holds cannot end."""
     told, who = t.get("terminate"), {"role": "worker", "life": 1, "pid": 201}
-    if why == "quit":
+    if why.startswith("quit"):
         t.drop(told)
-        told = said(t, "quit", t.get("case.opened"), None)
+        told = said(t, "quit", t.get("case.opened"), "ok" if why == "quit" else None)
+    if why == "quit stored":
+        stored = {"point": "control.stored", "ordinal": 9, "nonce": "there", "detail": {"action": "quit"}}
+        told = t.put("point.reached", told, **stored, role="app", life=1, pid=101, local=1, work=None)
+    if why == "another's":
+        change(told, role="app", pid=101)
     after = told
     if why in ("frozen", "thawed"):
         after = t.put("freeze", after, **who, stopped=True)
@@ -586,7 +591,7 @@ def test_who_has_to_end_and_who_cannot(t: Tape, why: str) -> None:
     if why == "let go":
         after = t.put("point.released", after, **held_at, answer="go")
     stayed = t.put("process.stayed", after, **who)
-    if why in ("frozen", "held"):
+    if why in ("frozen", "held", "quit unheard", "another's"):
         held(t, "graceful-exit-order")
     else:
         caught(t, "graceful-exit-order", (told, stayed))

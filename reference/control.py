@@ -141,7 +141,10 @@ def _settle(tx: Tx, work: Row, desired: str) -> None:
     projection.work_event(tx, work["work_id"])
 
 
-_STOPPED = "The user stopped the request above before it was finished; do not go on with it."
+_STOPPED = "The user stopped the request {where} before it was finished; do not go on with it."
+_SET_ASIDE = (
+    "The request {where} was interrupted, and a newer one goes before it. Do not go on with it now; it is continued later."
+)
 
 
 def close_for(tx: Tx, work_id: str, desired: str) -> None:
@@ -163,7 +166,26 @@ def close_for(tx: Tx, work_id: str, desired: str) -> None:
             tell(tx, last, "stopped", _STOPPED)
 
 
+def tell_set_aside(tx: Tx, work_id: str) -> None:
+    """Tell the model that a request which was interrupted waits behind a newer one, so that the newer one's turn does not
+    do its work as well (INT-13, C04)."""
+    last = transcript.last_turn(tx, work_id)
+    if last is not None and last["state"] == "interrupted":
+        tell(tx, last, "set aside", _SET_ASIDE)
+
+
 def tell(tx: Tx, turn: Row, what: str, text: str) -> None:
-    """Leave a note for the model about how a turn ended, so that a later request is not taken for the first one (C04)."""
+    """Leave a note for the model about how a turn ended, so that a later request is not taken for the first one (C04).
+
+    text: with `{where}` for where the turn's request stands, which is quoted if another one has been told since.
+    """
+    newest = tx.value(
+        "SELECT work_id FROM items WHERE session = ? AND kind = 'user' ORDER BY item DESC LIMIT 1", turn["session"]
+    )
+    where, quoted = "above", ""
+    if newest != turn["work_id"]:
+        asked = tx.value("SELECT text FROM inputs i JOIN works w ON w.input = i.input WHERE w.work_id = ?", turn["work_id"])
+        where, quoted = "quoted here", f"\nRequest: {asked}"
+    note = f"[{text.format(where=where)}{quoted}]"
     key = f"{what}:{turn['turn_id']}"
-    transcript.add(tx, turn["session"], key, "note", f"[{text}]", turn_id=turn["turn_id"], work_id=turn["work_id"])
+    transcript.add(tx, turn["session"], key, "note", note, turn_id=turn["turn_id"], work_id=turn["work_id"])

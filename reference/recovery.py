@@ -16,7 +16,7 @@ before the admission makes the decision void (INT-14).
 from __future__ import annotations
 
 from faults.probe import reach
-from reference import effects, ids, outbox, ownership, projection, transcript, turns
+from reference import control, effects, ids, outbox, ownership, projection, transcript, turns
 from reference.ownership import Held
 from reference.running import LetGo, Process, Run
 from reference.store import Row, Tx
@@ -184,6 +184,7 @@ def _overtaken(tx: Tx, held: Held) -> bool:
     turn = transcript.open_turn(tx, held.work_id)
     if turn is not None:
         transcript.set_aside(tx, turn)
+    control.tell_set_aside(tx, held.work_id)
     tx.run("UPDATE recoveries SET void = 1 WHERE work_id = ? AND NOT consumed", held.work_id)
     ownership.release(tx, held, "queued", "new_input_first")
     return True

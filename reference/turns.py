@@ -163,7 +163,8 @@ def _note(items: Sequence[Item], work_id: str, text: str) -> str | None:
     spoken = [item for item in items if item.kind in ("user", "assistant", "tool_result")]
     follows_another = not users or users[-1].work_id != work_id
     cut_off = bool(spoken) and spoken[-1].kind == "assistant"
-    return f"{GO_ON}\nRequest: {text}" if follows_another or cut_off else None
+    told_off = any(item.kind == "note" and item.work_id == work_id for item in items)
+    return f"{GO_ON}\nRequest: {text}" if follows_another or cut_off or told_off else None
 
 
 def _store_attempt(run: Run, turn: Row) -> str:
@@ -332,7 +333,7 @@ def _fail(run: Run, turn: Row, reason_code: str, reason: str) -> None:
         if ownership.fence(tx, run.held)["desired_state"] != "run":
             raise LetGo("control")
         transcript.break_off(tx, turn, "interrupted")
-        control.tell(tx, turn, "failed", f"The request above was not finished: {reason_code}.")
+        control.tell(tx, turn, "failed", f"The request {{where}} was not finished: {reason_code}.")
         ownership.release(tx, run.held, "failed", reason_code, reason)
     outbox.deliver(run.store, run.held.work_id)
     reach("work.released", run.held.work_id)

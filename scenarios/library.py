@@ -454,6 +454,17 @@ _SCENARIOS: tuple[Scenario, ...] = (
         plan=(_at("tool.dispatch.stored#1", Kill(), Start(role="worker")),),
     ),
     Scenario(
+        "recovery-unasked",
+        "recovery",
+        "a worker was killed before it had asked the model anything; recovery runs",
+        Script(replies={"please mail": (_calls(MAIL), _say("All done."))}),
+        _one_input("please mail"),
+        faults=("killed-again", "input-during", "stop-*"),
+        points=("recovery.*",),
+        ordinals_max=1,
+        plan=(_at("turn.begun#1", Kill(), Start(role="worker")),),
+    ),
+    Scenario(
         "recovery-stream",
         "recovery",
         "a worker was killed in the middle of a stream; recovery runs",

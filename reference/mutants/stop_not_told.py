@@ -16,7 +16,7 @@ CELLS = ("met-paused-then-stopped/none",)
 
 def _tell(found: Any) -> Any:
     def tell(tx: Tx, turn: Row, what: str, text: str) -> None:
-        if turn["state"] != "interrupted":
+        if what != "stopped" or turn["state"] != "interrupted":
             found(tx, turn, what, text)
 
     return tell

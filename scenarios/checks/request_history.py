@@ -341,26 +341,31 @@ def told_results_are_stored(e: Evidence, found: Findings) -> None:
 @check(
     "outcome-told-with-its-input",
     "HIS-3 REC-8",
-    "an input that failed or was stopped is told once, with its outcome behind it, and is not acted on as if it were new",
-    needs=("final",),
+    "an input that failed, was stopped or waits behind another is told to that one's model once, with what became of it",
 )
 def outcome_told_with_its_input(e: Evidence, found: Findings) -> None:
     for each in e.inputs:
-        work = e.work(each)
-        if work is None or work.state not in {"failed", "cancelled"}:
-            continue
+        same = sum(other.session == each.session and other.text == each.text for other in e.inputs)
         for request in e.requests:
             owner = e.input_of(request)
             places = _places_of(request, each.text)
-            if owner is None or owner is each or owner.session != each.session or not places:
+            if owner is None or owner.session != each.session or owner.text == each.text or not places:
+                continue
+            if not _was_begun(e, each, request):
                 continue
             found.verify(
-                len(places) == 1 and _something_follows(request, places[0]),
+                len(places) <= same and all(_something_follows(request, place) for place in places),
                 f"{each.session}: request {request.n} tells {each.request_id} once, and behind it what became of it",
-                f"it tells it {len(places)} times, and nothing of its outcome",
+                f"it tells it {len(places)} times, and something of its outcome"
+                f" {sum(_something_follows(request, place) for place in places)} times",
                 since=each.accepted or each.invoked,
                 at=request.record,
             )
+
+
+def _was_begun(e: Evidence, each: Input, before: Request) -> bool:
+    """Whether this input has had a turn of its own: one that is taken into another's turn has no outcome apart from it."""
+    return e.turn_begun(each, before.record.seq) or any(own.n < before.n for own in e.requests_of(each))
 
 
 def _places_of(request: Request, text: str) -> list[int]:

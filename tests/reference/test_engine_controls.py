@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -173,6 +174,49 @@ def test_a_newer_input_goes_first_until_the_continuation_is_admitted(
     assert len(rig.tools["charge"].applied) == 1
     if overtakes:
         assert [turn["state"] for turn in view["works"][0]["turns"]] == ["interrupted", "done"]
+        assert notes(rig.model.requests[0], "continued later") == [1], "right behind its input, before the newer one"
+        assert "continue it" in rig.model.requests[-1][-1]["content"] and "charge" in rig.model.requests[-1][-1]["content"]
+
+
+def notes(request: list[dict[str, Any]], holding: str) -> list[int]:
+    """The places of the notes in a request that hold this text."""
+    return [at for at, each in enumerate(request) if each["role"] == "system" and holding in each["content"]]
+
+
+def test_a_stop_of_what_was_set_aside_quotes_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another request stands between by then, which the stop is not about."""
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    rig.send(session, "charge", "first")
+    rig.die_at(("turn.begun", 1))
+    assert rig.life()
+    acts = {
+        ("recovery.ownership.taken", 1): lambda: rig.send(session, "plain", "newer"),
+        ("recovery.ownership.taken", 2): lambda: rig.control(session, "stop"),
+    }
+    rig.hook = lambda point, n: acts.pop((point, n), lambda: None)()
+    assert not rig.life()
+    assert [work["state"] for work in rig.view(session)["works"]] == ["cancelled", "done"] and not acts
+    rig.send(session, "read", "last")
+    assert not rig.life()
+    last = rig.model.requests[-1]
+    (place,) = notes(last, "The user stopped the request quoted here")
+    assert last[place]["content"].endswith("\nRequest: charge]")
+    assert notes(last, "request above was interrupted") == [1]
+
+
+def test_a_request_that_was_told_off_is_taken_up_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The note about its failure stands last, and says nothing of its being tried again."""
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    rig.send(session, "plain", "first")
+    rig.model.faults = [ProviderFault("status", "400", False)]
+    assert not rig.life()
+    rig.control(session, "retry")
+    assert not rig.life()
+    last = rig.model.requests[-1]
+    assert notes(last, "request above was not finished") == [len(last) - 2]
+    assert notes(last, "continue it") == [len(last) - 1]
 
 
 def test_a_stop_while_the_model_speaks_cuts_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

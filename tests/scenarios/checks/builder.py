@@ -20,6 +20,7 @@ Line = dict[str, Any]
 MS = 1_000_000
 PLACEHOLDER = "The outcome of this call is unknown."
 NOTE = "The request quoted here was interrupted; continue it.\nRequest: "
+SET_ASIDE = "The request above was interrupted; a newer one goes first. It is continued later."
 
 
 class Died(Exception):
@@ -318,6 +319,8 @@ class Scene:
         for item in items:
             if item["kind"] == "user":
                 made.append({"role": "user", "content": item["text"]})
+            elif item["kind"] == "note":
+                made.append({"role": "system", "content": item["text"]})
             elif item["kind"] == "assistant":
                 message = {"role": "assistant", "content": item["text"] + ("" if item["complete"] else " [interrupted]")}
                 if item["calls"]:
@@ -484,6 +487,7 @@ class Scene:
         if newer:
             work["recoveries"][-1]["void"] = True
             old["state"] = "interrupted"
+            self.store(session, kind="note", turn_id=old["turn_id"], text=SET_ASIDE)
             self.reach("work.released", name, generation=generation)
             self.serve(newer[0])
             return self.recover(work)

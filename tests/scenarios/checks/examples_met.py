@@ -63,6 +63,14 @@ def stopped_and_another_one() -> Tape:
     return scene.run().tape()
 
 
+def another_one_goes_first() -> Tape:
+    held = {"recovery.repair.written#1": lambda s: s.send("r2", "second")}
+    scene = Scene(TWO, die={"attempt.stored#1": "worker"}, held=held)
+    scene.open()
+    scene.send("r1", "first")
+    return scene.run().tape()
+
+
 @good("count-in-hand-kept", "result-in-hand-kept", "reply-told-once")
 def one_charge() -> Tape:
     return turn(call("charge", amount=3))
@@ -154,6 +162,14 @@ def it_is_told_twice(t: Tape) -> Witnesses:
     last = t.get("provider.request", -1)
     last["data"]["body"]["messages"].insert(0, {"role": "user", "content": "first"})
     return t.get("client.heard", 1), last
+
+
+@breaks("outcome-told-with-its-input", of=another_one_goes_first)
+def nothing_is_told_of_its_waiting(t: Tape) -> Witnesses:
+    of_second = t.get("provider.request", 0)
+    messages = of_second["data"]["body"]["messages"]
+    of_second["data"]["body"]["messages"] = [message for message in messages if message["role"] == "user"]
+    return t.get("client.heard", 1), of_second
 
 
 UNKNOWN = {"state": "unknown", "input_tokens": None, "cached_tokens": None, "output_tokens": None}

@@ -632,6 +632,60 @@ def test_whole_replies_need_no_mark(tape: Tape) -> None:
     not_examined(tape, "partial-told-and-marked")
 
 
+# What became of another input -----------------------------------------------------------------------------------------
+
+OUTCOME = "outcome-told-with-its-input"
+SET_ASIDE = st.sampled_from(["attempt.stored#1", "turn.begun#1", "reply.received#1"]).map(
+    lambda address: overtaken_at(address, "second")
+)
+
+
+def overtaken_at(address: str, text: str) -> Tape:
+    """A first input whose turn is broken off there, and a second one that comes while recovery runs and goes first."""
+    script = {"first": replies(last="one"), text: replies(last="two")}
+    come = {"recovery.repair.written#1": lambda scene: scene.send("r2", text)}
+    scene = Scene(script, die={address: "worker"}, held=come)
+    scene.open()
+    scene.send("r1", "first")
+    return scene.run().tape()
+
+
+def of_the_second(tape: Tape) -> Line:
+    return next(line for line in tape.all("provider.request") if messages(line)[-1]["content"] == "second")
+
+
+@SOME
+@given(SET_ASIDE, st.data())
+def test_an_input_that_waits_behind_another_is_told_with_that(tape: Tape, data: st.DataObject) -> None:
+    line = of_the_second(tape)
+    note = next(message for message in messages(line) if message["role"] == "system")
+    if data.draw(st.booleans()):
+        messages(line).remove(note)
+    else:
+        messages(line).insert(0, {"role": "user", "content": "first"})
+    assert OUTCOME in tape.violated()
+
+
+@SOME
+@given(SET_ASIDE)
+def test_an_input_without_a_turn_of_its_own_has_no_outcome_apart(tape: Tape) -> None:
+    """One that is taken into another's turn is served with it."""
+    line = of_the_second(tape)
+    first = [each for each in tape.all("provider.request") if each is not line]
+    messages(line)[:] = [message for message in messages(line) if message["role"] == "user"]
+    tape.drop(*first, *tape.all("point.reached", point="turn.begun", work=tape.view()["works"][0]["work_id"]))
+    not_examined(tape, OUTCOME)
+
+
+@FEW
+@given(st.sampled_from(["attempt.stored#1", "turn.begun#1"]))
+def test_two_inputs_of_one_text_cannot_be_told_apart(address: str) -> None:
+    tape = overtaken_at(address, "first")
+    for line in tape.all("provider.request"):
+        messages(line)[:] = [message for message in messages(line) if message["role"] != "system"]
+    not_examined(tape, OUTCOME)
+
+
 # One id for two calls -------------------------------------------------------------------------------------------------
 
 FAILED = ("done-means-done", "unknown-operation-shown")

@@ -19,7 +19,6 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +55,12 @@ MISSING_SHOWN_MAX = 12
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for: so many schedules, at most so many seconds, from which seed, kept where.
+    """What is asked for: so many schedules, from which seed, kept where.
 
-    mutant: a seeded defect to put into the reference. first: end with the first failure that was made small and comes each
-    time. shrink_plays_max: how many plays one failure may cost to be made small. plays_max: how many plays the whole
-    may cost, those that confirm a failure and make it small included.
+    seconds: no schedule is begun after so many; a failure that was found is still made small. mutant: a seeded defect to
+    put into the reference. first: end with the first failure that was made small and comes each time. shrink_plays_max: how
+    many plays one failure may cost to be made small. plays_max: how many plays the whole may cost, those that confirm a
+    failure and make it small included.
     """
 
     examples: int = 200
@@ -101,7 +101,7 @@ class Failure:
     @property
     def rate(self) -> str:
         """How often it came, in words; a rate of none is given with its bound."""
-        if self.seen:
+        if self.seen or not self.of:
             return f"{self.seen} of {self.of}"
         return f"0 of {self.of}, below 3/{self.of} = {3 / self.of:.0%}"
 
@@ -112,13 +112,11 @@ class Coverage:
     which fault was played. The state is what clients had been told last before it.
     """
 
-    cases: int = 0
     reached: Counter[tuple[str, int]] = field(default_factory=Counter)
     fired: Counter[tuple[str, int, str, str]] = field(default_factory=Counter)
 
     def add(self, case: Case, lines: Iterable[Mapping[str, Any]]) -> None:
         """Count what this play reached."""
-        self.cases += 1
         faults = {str(fault.at): schedules.fault_of(fault) for fault in case.plan}
         state = NOTHING_TOLD
         for line in lines:
@@ -133,8 +131,11 @@ class Coverage:
                     self.fired[data["point"], data["ordinal"], state, fault] += 1
 
     def often(self) -> frozenset[tuple[str, int]]:
-        """The addresses that most schedules came to."""
-        return frozenset(address for address, times in self.reached.items() if 2 * times > self.cases)
+        """The addresses that came in most of the schedules in which their point was heard of at all: one that every message
+        hits is silent where the plan does not name it."""
+        return frozenset(
+            (point, ordinal) for (point, ordinal), times in self.reached.items() if 2 * times > self.reached[point, 1]
+        )
 
     def missing(self, target: Target) -> list[tuple[str, str]]:
         """The pairs of point and fault that were never brought about, in a stable order."""
@@ -208,10 +209,12 @@ class _Exploration:
         self._key = f"{lanes.target.name} {self._wish.mutant or ''}".strip().encode()
         self._known: set[str] = set()
         self._chances = Counter[str]()
+        self._unjudged = 0
+        self._evidence: dict[str, Judged] = {}
         self._began = self._told = time.monotonic()
 
     def run(self) -> None:
-        self._judge(*self._begin(self._kept()))
+        self._judge(*self._begin(self._kept()), drawn=False)
         begun: deque[tuple[list[Case], Iterator[Judged]]] = deque()
         following = self._drawn(0)
         for number in range(BATCH, self._wish.examples + BATCH, BATCH):
@@ -221,7 +224,7 @@ class _Exploration:
             if len(begun) > 1:
                 self._judge(*begun.popleft())
             following = self._drawn(number)
-            if self._wish.first:
+            if self._frugal:
                 self._judge(*begun.popleft())
         while begun:
             self._judge(*begun.popleft())
@@ -240,14 +243,24 @@ class _Exploration:
         bound_s = mutants.SETTLE_S_MAX if self._wish.mutant else SETTLE_S_MAX
         return [case.model_copy(update={"settle_s_max": bound_s}) for case in drawn]
 
+    @property
+    def _frugal(self) -> bool:
+        """Whether plays are counted: no more are begun at once then than can be played side by side."""
+        return self._wish.first or self._wish.plays_max is not None
+
     def _begin(self, cases: list[Case]) -> tuple[list[Case], Iterator[Judged]]:
-        """Begin to play these. Whoever wants one failure is not to pay for schedules after it: no more of them are begun at
-        once than can be played side by side."""
-        if not self._wish.first:
-            return cases, self._lanes.map(Engine.play, cases)
-        at_once = self._lanes.count
-        parts = (cases[place : place + at_once] for place in range(0, len(cases), at_once))
-        return cases, chain.from_iterable(self._lanes.map(Engine.play, part) for part in parts)
+        return cases, self._part_by_part(cases) if self._frugal else self._played(cases)
+
+    def _part_by_part(self, cases: list[Case]) -> Iterator[Judged]:
+        place = 0
+        while part := cases[place : place + int(min(self._lanes.count, self._left()))]:
+            place += len(part)
+            yield from self._played(part)
+
+    def _played(self, cases: list[Case]) -> Iterator[Judged]:
+        self._explored.plays += len(cases)
+        self._unjudged += len(cases)
+        return self._lanes.map(Engine.play, cases)
 
     def _done(self) -> bool:
         late = self._wish.seconds is not None and time.monotonic() - self._began > self._wish.seconds
@@ -274,27 +287,24 @@ class _Exploration:
             self._console.print(f"{len(found)} failures of earlier times are tried first", markup=False)
         return found
 
-    def _judge(self, cases: list[Case], played: Iterator[Judged]) -> None:
-        for case, judged in zip(cases, played, strict=True):
-            if self._has_its_failure():
-                return
+    def _judge(self, cases: list[Case], played: Iterator[Judged], drawn: bool = True) -> None:
+        """Judge what was begun. drawn: not kept from earlier times, on which this seed's schedules must not depend."""
+        for case, judged in zip(cases, played, strict=False):
             explored, cell = self._explored, judged.cell
-            explored.plays += 1
+            self._unjudged -= 1
             explored.statuses[cell.status] += 1
-            explored.coverage.add(case, judged.lines)
+            if drawn:
+                explored.coverage.add(case, judged.lines)
             if cell.status == "void":
                 path = campaign.case_path(self._out, case.id)
                 writer.atomic_write(path, case.to_json())
                 explored.voids.append(f"{path}: {cell.why}")
-            checks = [violation.check for violation in cell.violations]
-            fresh = [check for check in checks if check not in self._known]
+            fresh = [violation.check for violation in cell.violations if violation.check not in self._known]
             if fresh:
-                failure = Failure(fresh[0], case, case, explored.plays, judged=judged)
-                self._failed(failure)
-                # What came by chance may yet come each time, in another schedule.
-                self._chances.update(() if failure.each_time else checks)
-                self._known |= {check for check in checks if failure.each_time or self._chances[check] == CHANCES_MAX}
+                self._failed(Failure(fresh[0], case, case, explored.plays - self._unjudged, judged=judged))
             self._say_how_far()
+            if self._has_its_failure():
+                return
 
     def _failed(self, failure: Failure) -> None:
         """Play it again before it is believed. What fails each time is made small at once; what came by chance, last."""
@@ -304,6 +314,10 @@ class _Exploration:
             self._make_small(failure)
         self._explored.failures.append(failure)
         self._keep(failure, before)
+        # What came by chance may yet come each time, in another schedule.
+        self._chances[failure.check] += not failure.each_time
+        if failure.each_time or self._chances[failure.check] >= CHANCES_MAX:
+            self._known.add(failure.check)
 
     def _look_at_chances(self) -> None:
         """What came by chance gets its rate measured and, if it comes often enough, is made small; the likeliest first."""
@@ -314,7 +328,7 @@ class _Exploration:
                 if not failure.seen:
                     seen, of = self._count(failure, CHANCE_PLAYS - CONFIRM_PLAYS)
                     failure.seen, failure.of = seen, failure.of + of
-                if failure.seen / failure.of >= SHRUNK_RATE_MIN:
+                if failure.of and failure.seen / failure.of >= SHRUNK_RATE_MIN:
                     self._make_small(failure)
                 self._keep(failure, before)
 
@@ -331,7 +345,7 @@ class _Exploration:
         small = shrink(
             failure.case,
             lambda cases: self._fails(failure.check, cases, tries, missed),
-            lambda: min(end - self._explored.plays, self._left() - SMALL_PLAYS),
+            lambda: min(end - self._explored.plays, self._left() - SMALL_PLAYS) / tries,
             self._lanes.count,
         )
         failure.finished = small.finished
@@ -343,6 +357,7 @@ class _Exploration:
         failure.plays += self._explored.plays - before
         self._database.save(self._key, failure.case.to_json().encode())
         _write_failure(failure, self._out, self._lanes.target, mutants.environment(self._wish.mutant))
+        self._evidence.clear()
         self._console.print(
             f"  {failure.check}: {_words(failure.case)}; {failure.rate}, after {failure.plays} plays", markup=False
         )
@@ -358,7 +373,8 @@ class _Exploration:
             return failing
         for place, case in enumerate(cases):
             if failing[place]:
-                failing[place] = None not in self._tried(check, [case] * AGAIN_PLAYS, 1)
+                again = self._tried(check, [case] * AGAIN_PLAYS, 1) if self._left() - SMALL_PLAYS >= AGAIN_PLAYS else [None]
+                failing[place] = None not in again
             if failing[place]:
                 break
         return failing
@@ -366,34 +382,39 @@ class _Exploration:
     def _settled_on(self, failure: Failure, small: Shrinking, times: int) -> tuple[int, int]:
         """Take the smallest case, or one shortly before it that fails each time where the smallest does not; how often it
         fails, of how many plays."""
-        failure.case = small.case
-        least = seen, of = self._count(failure, times)
-        for larger in small.larger[: -1 - LARGER_TRIED_MAX : -1] if times == SMALL_PLAYS else ():
+        larger = small.larger[: -1 - LARGER_TRIED_MAX : -1] if times == SMALL_PLAYS else []
+        rates: dict[str, tuple[int, int]] = {}
+        for case in (small.case, *larger):
+            self._take(failure, case)
+            rates[case.digest] = seen, of = self._count(failure, times)
             if seen == of:
                 break
-            failure.case = larger
-            seen, of = self._count(failure, times)
-        if seen < of:
-            failure.case, (seen, of) = small.case, least
-        return seen, of
+        if not 0 < seen == of:
+            self._take(failure, small.case)
+        return rates[failure.case.digest]
+
+    def _take(self, failure: Failure, case: Case) -> None:
+        failure.case, failure.judged = case, self._evidence.get(case.digest, failure.judged)
 
     def _count(self, failure: Failure, times: int) -> tuple[int, int]:
-        found = [each for each in self._tried(failure.check, [failure.case] * times, 1) if each is not None]
-        failure.judged = found[-1] if found else failure.judged
-        return len(found), times
+        found = self._tried(failure.check, [failure.case] * int(min(times, max(0, self._left()))), 1)
+        self._take(failure, failure.case)
+        return sum(each is not None for each in found), len(found)
 
     def _tried(self, check: str, cases: list[Case], tries: int) -> list[Judged | None]:
         """For each case, a play in which this check was violated, of so many; None if there was none."""
 
-        def play(engine: Engine, case: Case) -> Judged | None:
-            for _ in range(tries):
+        def play(engine: Engine, case: Case) -> tuple[Judged | None, int]:
+            for number in range(tries):
                 judged = engine.play(case)
                 if any(violation.check == check for violation in judged.cell.violations):
-                    return judged
-            return None
+                    return judged, number + 1
+            return None, tries
 
-        self._explored.plays += len(cases)
-        return list(self._lanes.map(play, cases))
+        found = list(self._lanes.map(play, cases))
+        self._explored.plays += sum(plays for _, plays in found)
+        self._evidence |= {case.digest: each for case, (each, _) in zip(cases, found, strict=True) if each is not None}
+        return [judged for judged, _ in found]
 
     def _say_how_far(self) -> None:
         if time.monotonic() - self._told >= progress.PLAIN_LINE_EVERY_S:

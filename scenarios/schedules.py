@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 from typing import Any
 
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
+from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, PrimitiveProvider
 
 from faults import catalogue
 from faults.catalogue import Point, point
@@ -65,8 +67,6 @@ _FIRST_DEATHS = (
     catalogue.EFFECT_APPLIED,
     catalogue.TOOL_RESULT_STORED,
 )
-# How often a tool is called: rather one whose receiver nobody can ask what became of a call.
-_CALLED = ("charge", "mail", "mail", "mail", "publish", "order", "read", "grep", "write", "note_plugin")
 CALLING_REPLIES = (0, 1, 1, 2)
 # Each of these wants the stage for itself: it takes the store away, or puts a second owner beside the first.
 _ALONE = frozenset({"store-unreadable", "overtaken", "raced"})
@@ -89,6 +89,7 @@ _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "write": ("files", {"path": "out/{n}.txt", "text": "Forty-two.\n"}),
     "note_plugin": ("plugins", {"text": "remember lamp {n}"}),
 }
+_CALLED = (*_TOOLS, "mail", "mail")  # rather the one whose receiver nobody can ask what became of a call
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +146,8 @@ def draw(target: Target, seed_: str, leaning: Leaning = Leaning()) -> Case:
     """
     found: list[Case] = []
 
-    @seed(seed_)
     @settings(
+        backend=_backend(seed_),
         max_examples=2,  # the first one drawn is always the simplest there is
         phases=(Phase.generate,),
         database=None,
@@ -160,6 +161,38 @@ def draw(target: Target, seed_: str, leaning: Leaning = Leaning()) -> Case:
 
     collect()
     return found[-1].model_copy(update={"id": f"explored/{seed_}"})
+
+
+class _Choices(PrimitiveProvider):
+    """Where Hypothesis's strategies take their choices from: one seed and nothing else.
+
+    Its own provider also takes constants that stand in whatever source happens to be imported and not installed, so that a
+    seed would give other schedules after a change anywhere, or from an installed copy.
+    """
+
+    random: Random
+
+    def draw_boolean(self, p: float = 0.5) -> bool:
+        return self.random.random() < p
+
+    def draw_integer(self, min_value: int | None = None, max_value: int | None = None, **_: Any) -> int:
+        assert min_value is not None and max_value is not None, "a schedule has no number without bounds"
+        return self.random.randint(min_value, max_value)
+
+    def draw_float(self, **_: Any) -> float:
+        raise NotImplementedError("no schedule draws a float")
+
+    def draw_string(self, *_: Any, **__: Any) -> str:
+        raise NotImplementedError("no schedule draws a text")
+
+    def draw_bytes(self, *_: Any, **__: Any) -> bytes:
+        raise NotImplementedError("no schedule draws bytes")
+
+
+def _backend(seed_: str) -> str:
+    """The name of the backend that draws from this seed."""
+    AVAILABLE_PROVIDERS["killpoint"] = type("Choices", (_Choices,), {"random": Random(seed_)})  # noqa: S311 (no secret)
+    return "killpoint"
 
 
 @st.composite
@@ -221,16 +254,20 @@ def _call(draft: _Draft, tool: str) -> Call:
 
 
 def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tuple[Address, FaultLine]]:
-    """Where something breaks, and how. What has to have happened before a point can be reached comes first."""
-    taken: set[str] = set()
+    """Where something breaks, and how. What has to have happened before a point can be reached comes first; where something
+    else is to happen there, the point would not be reached, and nothing is planned at it."""
+    taken: dict[str, str] = {}
     count = draw_(st.sampled_from(MOMENTS))
     for place in range(0 if leaning.fault == "none" else max(count, int(leaning.fault is not None))):
         name, fault = draw_(_pair(target, leaning, leaning.fault if place == 0 else None))
         address = Address(point=name, ordinal=draw_(st.sampled_from(_ordinals(leaning, name))))
-        for each, line in (*_before(draw_, target, point(name)), (address, FAULTS[fault])):
+        before = list(_before(draw_, target, point(name)))
+        if any(taken.get(str(each), line.name) != line.name for each, line in before):
+            continue
+        for each, line in (*before, (address, FAULTS[fault])):
             if str(each) in taken or (line.name in _ALONE and place):
                 continue
-            taken.add(str(each))
+            taken[str(each)] = line.name
             yield each, line
         if fault in _ALONE and place == 0:
             return

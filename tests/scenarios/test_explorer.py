@@ -105,11 +105,11 @@ def test_a_failure_that_does_not_come_again_is_told_with_its_bound(tmp_path: Pat
     assert failure["schedule"]["plan"] == json.loads(load(tmp_path / "out" / failure["case"]).to_json())["plan"]
 
 
-def _violated(cell: Cell) -> Cell:
+def _violated(cell: Cell, times: int = 1) -> Cell:
     witness = Witness(seq=None, says="something")
     found = Violation(check="made-up", clauses=["ADM-1"], promise="a promise", expected=witness, seen=witness)
-    result = CheckResult(check="made-up", status="violated", clauses=["ADM-1"], examined=1, violations=[found])
-    return cell.model_copy(update={"status": "violated", "violations": [found], "checks": [result]})
+    result = CheckResult(check="made-up", status="violated", clauses=["ADM-1"], examined=1, violations=[found] * times)
+    return cell.model_copy(update={"status": "violated", "violations": [found] * times, "checks": [result]})
 
 
 def _nothing(case: Case) -> Cell:
@@ -141,10 +141,11 @@ def test_the_smallest_case_that_fails_each_time_is_settled_on(tmp_path: Path, so
 
 def test_where_none_fails_each_time_the_smallest_is_told_with_its_rate(tmp_path: Path) -> None:
     cases = [schedules.draw(REFERENCE, f"9/{n}") for n in range(3)]
-    exploration = _exploration(tmp_path, lambda case, nth: nth % 2 == 1)
+    exploration = _exploration(tmp_path, lambda case, nth: nth % 2 == 1, lambda case: [{"of": case.digest}])
     failure = Failure("made-up", cases[0], cases[0], 1)
     seen, of = exploration._settled_on(failure, Shrinking(cases[2], larger=cases[:2]), explorer.SMALL_PLAYS)
     assert (seen, of, failure.case) == (5, 10, cases[2])
+    assert failure.judged and failure.judged.lines == [{"of": cases[2].digest}], "its own evidence, and no larger one's"
 
 
 def test_what_waits_in_vain_where_the_failure_did_not_is_no_smaller_case(tmp_path: Path) -> None:
@@ -160,30 +161,40 @@ def test_what_waits_in_vain_where_the_failure_did_not_is_no_smaller_case(tmp_pat
     assert exploration._fails("made-up", [smaller], 1, missed=2) == [True], "it had waited in vain from the first"
 
 
+@pytest.mark.parametrize("side_by_side", [1, 5])
 def test_what_comes_by_chance_does_not_end_the_search_for_one_failure(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, side_by_side: int
 ) -> None:
     """The third schedule fails every other time, the tenth each time."""
-    data = _explored_without_processes(
-        tmp_path, monkeypatch, lambda case, nth: case.id == "explored/6/9" or (case.id == "explored/6/2" and nth % 2 == 1)
+    lanes = _Played(
+        lambda case, nth: case.id == "explored/6/9" or (case.id == "explored/6/2" and nth % 2 == 1), side_by_side
     )
+    data = _explored_without_processes(tmp_path, monkeypatch, lanes)
     chance, sure = data["failures"]
     assert (chance["found_after"], chance["seen"], chance["of"], chance["smallest"]) == (3, 2, 5, False)
     assert chance["case"].startswith("cases/explored-6-2") and chance["plays"] == explorer.CONFIRM_PLAYS
     assert (sure["found_after"], sure["seen"], sure["of"], sure["smallest"]) == (15, 10, 10, True)
     assert data["schedules"] == 10, "nothing is played after the failure that was wanted"
-    assert data["plays"] == 10 + chance["plays"] + sure["plays"]
+    assert data["plays"] == 10 + chance["plays"] + sure["plays"] == lanes.plays.total()
+
+
+def test_a_check_that_comes_by_chance_is_told_a_few_times_however_often_it_is_violated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each schedule violates it twice in its first play, and never again."""
+    lanes = _Played(lambda case, nth: nth == 1, violations=2)
+    data = _explored_without_processes(tmp_path, monkeypatch, lanes)
+    assert len(data["failures"]) == explorer.CHANCES_MAX
 
 
 def test_where_nothing_comes_each_time_the_likeliest_is_made_small_at_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third schedule never fails again, the tenth two times of three."""
-    data = _explored_without_processes(
-        tmp_path,
-        monkeypatch,
-        lambda case, nth: (case.id == "explored/6/9" and nth % 3 != 2) or (case.id == "explored/6/2" and nth == 1),
+    lanes = _Played(
+        lambda case, nth: (case.id == "explored/6/9" and nth % 3 != 2) or (case.id == "explored/6/2" and nth == 1)
     )
+    data = _explored_without_processes(tmp_path, monkeypatch, lanes)
     once, often = data["failures"]
     assert data["schedules"] == 24
     assert (once["seen"], once["of"], once["smallest"]) == (0, explorer.CHANCE_PLAYS, False)
@@ -194,17 +205,42 @@ def test_where_nothing_comes_each_time_the_likeliest_is_made_small_at_last(
     assert plans == sorted((0, len(once["schedule"]["plan"]))), "each is kept as it is now, and not as it was too"
 
 
-def test_no_more_is_played_than_the_whole_may_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = _explored_without_processes(tmp_path, monkeypatch, lambda case, nth: case.id == "explored/6/9", plays_max=40)
-    (failure,) = data["failures"]
-    assert not failure["smallest"] and data["plays"] == failure["found_after"] + failure["plays"] == 40
-    assert (failure["seen"], failure["of"]) == (10, 10), "the plays that count how often it fails are set aside"
+def _sure(case: Case, nth: int) -> bool:
+    """The tenth schedule fails each time, as it was drawn."""
+    return case.id == "explored/6/9" and bool(case.plan)
+
+
+def _never_again(case: Case, nth: int) -> bool:
+    return case.id == "explored/6/9" and nth == 1
+
+
+def _now_and_then(case: Case, nth: int) -> bool:
+    return case.id == "explored/6/9" and nth % 3 != 0
+
+
+@pytest.mark.parametrize("side_by_side", [1, 4])
+@pytest.mark.parametrize("fails", [_sure, _never_again, _now_and_then])
+@pytest.mark.parametrize("plays_max", [7, 12, 20, 33, 40, 60])
+def test_no_more_is_played_than_the_whole_may_cost(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    plays_max: int,
+    fails: Callable[[Case, int], bool],
+    side_by_side: int,
+) -> None:
+    lanes = _Played(fails, side_by_side)
+    data = _explored_without_processes(tmp_path, monkeypatch, lanes, plays_max)
+    assert data["plays"] == lanes.plays.total() <= plays_max
+    assert len(data["failures"]) == (plays_max > 10)
+    if fails is _sure and plays_max >= 33:
+        (failure,) = data["failures"]
+        assert (failure["seen"], failure["of"]) == (10, 10), "the plays that count how often it fails are set aside"
 
 
 def _explored_without_processes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: Callable[[Case, int], bool], plays_max: int | None = None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lanes: _Played, plays_max: int | None = None
 ) -> Any:
-    monkeypatch.setattr(explorer, "Lanes", lambda *_: _Played(fails))
+    monkeypatch.setattr(explorer, "Lanes", lambda *_: lanes)
     wish = Wish(examples=24, seed=6, database=tmp_path / "kept", first=True, plays_max=plays_max)
     explorer.explore(REFERENCE, wish, tmp_path / "out", 1, Console(file=io.StringIO()))
     return json.loads((tmp_path / "out" / "explore.json").read_bytes())
@@ -214,7 +250,7 @@ def _exploration(
     tmp_path: Path, fails: Callable[[Case, int], bool], lines: Callable[[Case], list[dict[str, Any]]] = lambda _: []
 ) -> explorer._Exploration:
     explored = Explored(Wish(database=tmp_path / "kept"), REFERENCE)
-    return explorer._Exploration(explored, _Played(fails, lines), tmp_path, Console(file=io.StringIO()))
+    return explorer._Exploration(explored, _Played(fails, lines=lines), tmp_path, Console(file=io.StringIO()))
 
 
 def test_what_the_harness_waits_for_and_looks_at_is_no_act_of_a_user() -> None:
@@ -259,8 +295,13 @@ def test_coverage_counts_where_what_was_played_and_what_clients_had_been_told() 
     missing = coverage.missing(REFERENCE)
     assert ("turn.begun", "worker-killed") not in missing and ("reply.stored", "worker-killed") in missing
     assert "work.claimed" in coverage.unreached(REFERENCE) and "turn.begun" not in coverage.unreached(REFERENCE)
+    again = [("turn.begun", 1), ("turn.begun", 2), ("event.sent", 1), ("event.sent", 2)]
+    coverage.add(case, [{"kind": "point.reached", "data": {"point": name, "ordinal": n}} for name, n in again])
     coverage.add(case, [{"kind": "point.reached", "data": {"point": "turn.begun", "ordinal": 1}}])
-    assert coverage.often() == {("turn.begun", 1)}, "the other was reached in one of two"
+    often = {("turn.begun", 1), ("reply.stored", 1), ("event.sent", 1), ("event.sent", 2)}
+    assert coverage.often() == often, (
+        "a second turn begins in one of three; events are heard of in one, and come twice there"
+    )
 
 
 def test_what_cannot_be_read_any_more_is_taken_out_of_the_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -305,6 +346,24 @@ def test_a_batch_is_begun_before_the_one_before_it_has_ended_and_its_schedules_d
     assert drawn[0] == drawn[1]
 
 
+def test_what_is_kept_from_earlier_times_does_not_change_what_is_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = schedules.draw(REFERENCE, "9/0").model_copy(update={"plan": (death("turn.begun#1"),)})
+    reached = [{"kind": kind, "data": {"point": "turn.begun", "ordinal": 1}} for kind in ("point.reached", "point.fired")]
+    drawn = []
+    for name in ("without", "with"):
+        if name == "with":
+            DirectoryBasedExampleDatabase(tmp_path / "with").save(b"reference", kept.to_json().encode())
+        lanes = _Played(lambda case, nth: False, lines=lambda case: reached if case.id == kept.id else [])
+        monkeypatch.setattr(explorer, "Lanes", lambda *_, lanes=lanes: lanes)
+        monkeypatch.setattr(explorer, "BATCH", 4)
+        wish = Wish(examples=12, seed=6, database=tmp_path / name)
+        explorer.explore(REFERENCE, wish, tmp_path / f"out-{name}", 1, Console(file=io.StringIO()))
+        drawn.append(list(lanes.plays))
+    assert drawn[1] == [kept.digest, *drawn[0]]
+
+
 class _NoLanes(Lanes):
     """Lanes that start nothing and hold everything."""
 
@@ -319,22 +378,27 @@ class _NoLanes(Lanes):
 
 
 class _Played(_NoLanes):
-    """Lanes whose plays are this function, of the case and of how often it has been played."""
+    """Lanes whose plays are this function, of the case and of how often it has been played. plays: how often each was."""
 
     def __init__(
-        self, fails: Callable[[Case, int], bool], lines: Callable[[Case], list[dict[str, Any]]] = lambda _: []
+        self,
+        fails: Callable[[Case, int], bool],
+        side_by_side: int = 1,
+        violations: int = 1,
+        lines: Callable[[Case], list[dict[str, Any]]] = lambda _: [],
     ) -> None:
-        super().__init__(REFERENCE, 1)
-        self._plays, self._fails, self._lines = Counter[str](), fails, lines
+        super().__init__(REFERENCE, side_by_side)
+        self.plays, self._fails, self._violations, self._lines = Counter[str](), fails, violations, lines
 
     def map(self, play: Any, each: Any) -> Any:
         own = play is not Engine.play
         return iter([play(self, case) if own else self.play(case) for case in each])
 
     def play(self, case: Case) -> Judged:
-        self._plays[case.digest] += 1
+        self.plays[case.digest] += 1
         cell = _nothing(case)
-        return Judged(_violated(cell) if self._fails(case, self._plays[case.digest]) else cell, self._lines(case))
+        failed = self._fails(case, self.plays[case.digest])
+        return Judged(_violated(cell, self._violations) if failed else cell, self._lines(case))
 
 
 @pytest.mark.parametrize(

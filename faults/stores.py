@@ -28,6 +28,7 @@ LOCK_S_MAX = 5.0
 
 _MAGIC = b"SQLite format 3\x00"
 _UNREADABLE = b"This is no database any more. " * 4
+_DATABASES = (".db", ".sqlite", ".sqlite3")
 _BESIDE = ("-wal", "-shm", "-journal")
 _ASIDE = "store.aside"
 
@@ -182,9 +183,13 @@ def _nothing_stored(folder: str, names: list[str]) -> list[str]:
 
 
 def _copy(source: str, target: str) -> None:
-    """Copy a file as it stands. What an app tells where it listens goes when another one is started, and is no store."""
-    with contextlib.suppress(FileNotFoundError):
+    """Copy a file as it stands. What an app tells where it listens goes when another one is started, and is no store.
+    Raises FileNotFoundError for a database or what belongs to one: a copy without it would show a torn store."""
+    try:
         shutil.copyfile(source, target)
+    except FileNotFoundError:
+        if source.endswith(_DATABASES + _BESIDE):
+            raise
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -199,7 +204,7 @@ def _is_database(file: Path) -> bool:
     with file.open("rb") as header:
         if header.read(len(_MAGIC)) == _MAGIC:
             return True
-    return file.suffix in {".db", ".sqlite", ".sqlite3"}
+    return file.name.endswith(_DATABASES)
 
 
 def _with_beside(database: Path) -> list[Path]:

@@ -130,6 +130,13 @@ _SAY: dict[str, Callable[[Data], str]] = {
     "point.reached": lambda d: f"{d.get('point')}#{d.get('ordinal')} reached by {_who(d)}",
     "point.fired": lambda d: f"{d.get('point')}#{d.get('ordinal')}: the plan is carried out",
     "point.released": lambda d: f"{d.get('point')}#{d.get('ordinal')}: let go",
+    "point.awaited": lambda d: (
+        f"{d.get('point')}#{d.get('ordinal')} waited for, and {'reached' if d.get('came') else 'not reached'}"
+    ),
+    "process.stayed": lambda d: f"{_who(d)} was told to end and is still there",
+    "process.refused": lambda d: f"{_who(d)} refused to start: {d.get('said')}",
+    "rest.missed": lambda d: f"not at rest within {d.get('within_s_max')} s, waited for by {d.get('by')}",
+    "client.gave_up": lambda d: f"{d.get('op')} given up: {d.get('why')}",
     "kill": _kill,
     "terminate": lambda d: f"{_who(d)} told to end (SIGTERM)",
     "freeze": lambda d: f"{_who(d)} frozen (SIGSTOP)",

@@ -27,7 +27,7 @@ from rich.console import Console
 
 from reports import writer
 from scenarios import campaign, mutants, progress, schedules
-from scenarios.case import Case, CaseError, File, Look, Open, SettleStep, parse
+from scenarios.case import Bounce, Case, CaseError, File, Look, Open, SettleStep, parse
 from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
 from scenarios.schedules import Leaning
@@ -433,12 +433,13 @@ def _named(case: Case, check: str) -> Case:
 
 
 def deaths_and_acts(case: Case) -> tuple[int, int]:
-    """How many processes the case kills or tells to end, and how many things its users do in their sessions: inputs,
-    resends, controls, going and coming back. Not the sessions themselves, nor what the harness waits for or looks at."""
+    """How many processes the case kills or tells to end, and how many acts there are beside that: what users do in their
+    sessions (inputs, resends, controls, a quit, going and coming back) and moves of the clock. Neither the sessions
+    themselves count nor what the harness waits for or looks at."""
     ops = [op for fault in case.plan for op in fault.ops]
-    acts = sum(not isinstance(step, Open | SettleStep | Look | File) for step in case.steps)
-    acts += sum(op.do == "user" for op in ops)
-    return sum(op.do in ("kill", "terminate") for op in ops), acts
+    deaths = sum(op.do in ("kill", "terminate") for op in ops) + sum(isinstance(step, Bounce) for step in case.steps)
+    acts = sum(not isinstance(step, Open | SettleStep | Look | File | Bounce) for step in case.steps)
+    return deaths, acts + sum(op.do in ("user", "clock") for op in ops)
 
 
 def _words(case: Case) -> str:

@@ -25,8 +25,9 @@ effect     received {n, receiver, tool_key, key, arguments}; applied {n, receive
            answered {n, status}; queried {n, key, found}
 clock      moved {by_s, offset_s, why}: `offset_s` is what the target's clock says afterwards
 host       rebooted {before, boot}: the boot identities that the target reads before and afterwards
-store      at_death {point, ordinal, files: {name: {ok, detail, sha256}}, holds: {request_id: bool}};
-           digest {when, sha256}; broken {how, sha256}; mended {sha256}; locked {databases, for_s}; unlocked {}
+store      at_death {point, ordinal, role, files: {name: {ok, detail, sha256}}, holds: {request_id: bool}}, the point of the
+           kill, if it had one; digest {when, sha256}; broken {how, sha256}; mended {sha256}; locked {databases, for_s};
+           unlocked {}
 snapshot   taken {when, sessions}
 
 `kind` is the pair joined by a dot, such as `client.heard` and `provider.billed`; `terminate`, `kill`, `freeze` and `thaw`

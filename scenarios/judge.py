@@ -3,7 +3,8 @@
 A case is judged in this order, and the worst finding wins:
 
 1. Did what was planned happen? An address that nobody reached, an operation of the plan that left nothing in the history
-   (`scenarios/vacuity.py`), or a settle that was never closed, is `inconclusive`.
+   (`scenarios/vacuity.py`), a process that stayed when it was told to end, or a settle that was never closed, is
+   `inconclusive`.
 2. Were the deaths ours? A kill without proof, or a process that died by itself, makes the case `void`.
 3. Were the promises kept? Each check that the target's claims call for says so from the history.
 
@@ -114,6 +115,9 @@ def _status(
         return "void", foreign
     if missing := _not_reached(case, history):
         return "inconclusive", f"not reached: {', '.join(missing)}"
+    if stayed := history.of("process.stayed"):
+        who = f"{stayed[0]['role']}.{stayed[0]['life']}"
+        return "inconclusive", f"{who} was told to end and did not, so what its end would have led to did not come"
     if shown.missing:
         return "inconclusive", vacuity.why(shown.missing)
     undecided = [result for result in results if result.status == "inconclusive"]

@@ -30,7 +30,7 @@ from faults.catalogue import CONTROL_STORED, POINTS, WORKER_IDLE
 from faults.clock import CaseClock, HostBoot
 from faults.controller import Controller, Held
 from faults.errors import HarnessFault
-from faults.processes import Keeper, OomCount, Process, WaitStatus, prove, still
+from faults.processes import Keeper, OomCount, Process, Proof, WaitStatus, prove, still
 from faults.stores import CaseFolder, break_store, digest, inspect, locked, mend_store
 from scenarios import case as steps
 from scenarios.case import Case
@@ -485,21 +485,23 @@ class Stagehand:
 
     def _await_exits(self, roles: Iterable[str], ending: list[Life], since_s: float = math.inf) -> None:
         """These end by themselves within the bound, and what is missing of the roles then is started as a person would."""
+        deadline = self._exit_deadline()
         for life in ending:
-            self._await_end(life, since_s)
+            self._await_end(life, deadline, since_s)
         for role in roles:
             with self.starting:  # a part of the plan may want it back too
                 if not self._alive(role):
                     self._start(role)
 
-    def _await_end(self, life: Life, since_s: float = math.inf) -> bool:
-        """Wait for the end of a process that was told to go; False, and written down, if it stays beyond its part of the
-        case's bound: who waits comes to rest in the other part. One that was only being started when a quit was stored, at
-        `since_s`, may have begun after it: idle since then, it owes no end."""
-        bound_s = min(EXIT_S_MAX, EXIT_PART * self.case.settle_s_max)
-        ended = self._until(
-            lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, time.monotonic() + bound_s
-        )
+    def _exit_deadline(self) -> float:
+        """Until when processes that are told to go now are waited for: a part of the case's bound, so that who waits comes
+        to rest in the other part."""
+        return time.monotonic() + min(EXIT_S_MAX, EXIT_PART * self.case.settle_s_max)
+
+    def _await_end(self, life: Life, deadline: float, since_s: float = math.inf) -> bool:
+        """Wait for the end of a process that was told to go; False, and written down, if it stays. One that was only being
+        started when a quit was stored, at `since_s`, may have begun after it: idle since then, it owes no end."""
+        ended = self._until(lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, deadline)
         if not ended:
             self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
         return ended
@@ -584,6 +586,7 @@ class _Moment:
         self._hand, self._held = hand, held
         self._answered = False
         self._ending: tuple[list[Life], float] | None = None
+        self._exit_deadline: float | None = None
         self._self = self._who_stands()
 
     def carry_out(self, plan: tuple[ops.Op, ...]) -> None:
@@ -666,9 +669,10 @@ class _Moment:
     def _await_end(self, role: str, ending: list[Life], since_s: float) -> None:
         if not self._answered:
             self._go()
+        self._exit_deadline = self._exit_deadline or self._hand._exit_deadline()
         for life in ending:
             if life.role == role:
-                self._hand._await_end(life, since_s)
+                self._hand._await_end(life, self._exit_deadline, since_s)
 
     def _go(self) -> None:
         self._answer("go", self._held.go)
@@ -709,7 +713,7 @@ class _Moment:
             why=proof.why,
         )
         if not self._hand.broken:
-            self._copy_store(life.role)
+            self._copy_store(life.role, proof)
 
     def _freeze(self, life: Life, do: Literal["freeze", "thaw"]) -> None:
         hand = self._hand
@@ -726,7 +730,7 @@ class _Moment:
         if grace:
             if not self._answered:
                 self._go()
-            if not self._hand._await_end(life):
+            if not self._hand._await_end(life, self._hand._exit_deadline()):
                 self._kill(life, anywhere=True)
         else:
             # The process stands at the point, so its end is not waited for longer than the grace period itself.
@@ -746,14 +750,14 @@ class _Moment:
                 hand._settling -= 1
                 hand._condition.notify_all()
 
-    def _copy_store(self, role: str) -> None:
+    def _copy_store(self, role: str, proof: Proof) -> None:
         """Copy the store before anything can heal it, while every other process of the case stands still."""
-        hand, held = self._hand, self._held
+        hand = self._hand
         with still(*(life.process for life in hand._alive())):
             copy = hand.folder.copy_store(str(next(hand._deaths)))
         found = inspect(copy, hand._requests)
         shutil.rmtree(copy)
-        hand.history.write("store.at_death", point=held.point, ordinal=held.ordinal, role=role, **found)
+        hand.history.write("store.at_death", point=proof.point, ordinal=proof.ordinal, role=role, **found)
 
     def _store(self, do: Literal["break_store", "mend_store"]) -> None:
         hand = self._hand

@@ -7,6 +7,7 @@ target's own word is used only to tell apart what those leave open, and what sta
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -36,6 +37,7 @@ CLAIMS = frozenset({"work.claimed", "recovery.ownership.taken"})
 GIVEN_BACK = frozenset({"work.released", "turn.committed", "control.applied", "exit.checkpoint.stored"})
 
 Process = tuple[str, int]
+WORLD: Process = ("world", 0)
 content = content_text
 Each = TypeVar("Each")
 Key = TypeVar("Key")
@@ -586,21 +588,20 @@ class Evidence:
         """Whether the harness froze this process, or held it at a point, between two places of the history."""
         if any(process(r) == who and first < r.seq < last for r in self.history.of("freeze")):
             return True
-        for fired in (record for record in self.history.of("point.fired") if record.seq < last):
-            at, let_go = self.by_nonce.get(fired["nonce"]), self._released.get(fired["nonce"])
-            if at is not None and process(at) == who and (let_go is None or let_go.seq > first):
-                return True
-        return False
+        return any(held == who and begin < last and end > first for held, begin, end in self._holds)
 
     def stands_still(self, who: Process, seq: int) -> bool:
         """Whether the harness had frozen this process, or held it at a point, at a place of the history."""
         stops = [record for record in self.history.of("freeze", "thaw") if process(record) == who and record.seq < seq]
-        return bool(stops and stops[-1].kind == "freeze") or any(
-            process(at) == who and record.seq < seq and (let_go is None or let_go.seq > seq)
-            for record in self.history.of("point.fired")
-            if (at := self.by_nonce.get(record["nonce"])) is not None
-            for let_go in (self._released.get(record["nonce"]),)
-        )
+        frozen = bool(stops) and stops[-1].kind == "freeze"
+        return frozen or any(held == who and begin < seq < end for held, begin, end in self._holds)
+
+    @cached_property
+    def _holds(self) -> list[tuple[Process, int, float]]:
+        """Which process the harness held at a point, from which place of the history to which."""
+        fired = [(record, self.by_nonce.get(record["nonce"])) for record in self.history.of("point.fired")]
+        ends = {nonce: record.seq for nonce, record in self._released.items()}
+        return [(process(at), record.seq, ends.get(record["nonce"], math.inf)) for record, at in fired if at is not None]
 
     def was_held(self, reached: Record) -> bool:
         """Whether the process stood still at this point, because the plan named it."""

@@ -19,7 +19,7 @@ def store_whole_at_death(e: Evidence, found: Findings) -> None:
         for name, file in record["files"].items():
             found.verify(
                 bool(file.get("ok")),
-                f"{name} is whole at the death at {record.get('point')}",
+                f"{name} is whole at the death at {record.get('point') or 'no point'}",
                 f"it is not: {file.get('detail')}",
                 since=_death(e, record),
                 at=record,

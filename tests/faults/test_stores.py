@@ -101,6 +101,23 @@ def test_what_is_gone_before_it_is_copied_is_not_in_the_copy(folder: CaseFolder,
     assert "serve.json" not in {file.name for file in copy.iterdir()} and inspect(copy, ["req-0"])["holds"]["req-0"]
 
 
+@pytest.mark.parametrize("name", ["work.db", "work.db-wal"])
+def test_a_database_that_is_gone_before_it_is_copied_makes_no_copy(
+    folder: CaseFolder, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """It would show a torn store that never was."""
+    write_and_die(folder.store / "work.db")
+    copyfile = shutil.copyfile
+
+    def gone(source: str, target: str) -> None:
+        (folder.store / name).unlink(missing_ok=True)
+        copyfile(source, target)
+
+    monkeypatch.setattr(shutil, "copyfile", gone)
+    with pytest.raises(OSError, match=name):
+        folder.copy_store("1")
+
+
 def test_without_its_log_the_copy_holds_nothing_of_it(folder: CaseFolder) -> None:
     write_and_die(folder.store / "work.db")
     copy = folder.copy_store("1")

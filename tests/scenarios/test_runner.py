@@ -112,7 +112,9 @@ def test_a_process_that_does_not_end_when_told_to_is_written_down_and_killed(eng
     assert "graceful-exit-order" not in {each.check for each in judged.cell.violations}, "it could not"
     ((_, kill),) = told(judged, "kill")
     assert (kill["proved"], kill["point"]) == (True, None), "killed wherever it was, and so no death at a point"
-    assert judged.cell.status != "void"
+    ((_, copy),) = told(judged, "store.at_death")
+    assert (copy["point"], copy["ordinal"]) == (None, None)
+    assert judged.cell.status == "inconclusive" and "worker.1 was told to end and did not" in str(judged.cell.why)
 
 
 def test_nobody_owes_an_end_by_a_quit_that_nobody_heard(engines: Engines) -> None:

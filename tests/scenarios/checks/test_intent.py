@@ -565,11 +565,14 @@ def a_process_that_was_told_to_go_stays(t: Tape, draw: Draw) -> Witnesses:
     return told, t.put("process.stayed", after, role=role, life=1, pid=told["data"]["pid"])
 
 
-@pytest.mark.parametrize("why", ["quit", "quit stored", "quit unheard", "another's", "frozen", "thawed", "held", "let go"])
+@pytest.mark.parametrize(
+    "why", ["quit", "quit stored", "quit unheard", "another's", "frozen", "thawed", "held", "let go", "answer held"]
+)
 @FEW
 @given(t=exits(("worker",)))
 def test_who_has_to_end_and_who_cannot(t: Tape, why: str) -> None:
-    """A quit that was stored or acknowledged tells everybody to go. Whoever the harness has frozen or holds cannot end."""
+    """A quit that was stored or acknowledged tells everybody to go. Whoever the harness has frozen, holds or
+    keeps waiting for an answer cannot end."""
     told, who = t.get("terminate"), {"role": "worker", "life": 1, "pid": 201}
     if why.startswith("quit"):
         t.drop(told)
@@ -590,8 +593,12 @@ def test_who_has_to_end_and_who_cannot(t: Tape, why: str) -> None:
         after = t.put("point.fired", after, **held_at, ops=[])
     if why == "let go":
         after = t.put("point.released", after, **held_at, answer="go")
+    if why == "answer held":
+        held_at = {"point": "effect.applied", "ordinal": 9, "nonce": "there"}
+        after = t.put("point.reached", after, **held_at, role="world", life=0, pid=1, local=1, work=None, detail=None)
+        after = t.put("point.fired", after, **held_at, ops=[])
     stayed = t.put("process.stayed", after, **who)
-    if why in ("frozen", "held", "quit unheard", "another's"):
+    if why in ("frozen", "held", "quit unheard", "another's", "answer held"):
         held(t, "graceful-exit-order")
     else:
         caught(t, "graceful-exit-order", (told, stayed))

@@ -640,14 +640,30 @@ SET_ASIDE = st.sampled_from(["attempt.stored#1", "turn.begun#1", "reply.received
 )
 
 
-def overtaken_at(address: str, text: str) -> Tape:
+def overtaken_at(address: str, text: str, first: tuple[Reply, ...] = replies(last="one")) -> Tape:
     """A first input whose turn is broken off there, and a second one that comes while recovery runs and goes first."""
-    script = {"first": replies(last="one"), text: replies(last="two")}
+    script = {"first": first, text: replies(last="two")}
     come = {"recovery.repair.written#1": lambda scene: scene.send("r2", text)}
     scene = Scene(script, die={address: "worker"}, held=come)
     scene.open()
     scene.send("r1", "first")
     return scene.run().tape()
+
+
+@SOME
+@given(st.sampled_from(["mail", "read"]), st.sampled_from(["tool.intent.stored#1", "tool.dispatch.stored#1"]))
+def test_a_call_that_is_left_to_the_turn_that_goes_on_is_open_until_then(tool: str, address: str) -> None:
+    """The newer input's request tells it without a result; one is stored when the older input goes on, of a call that may
+    never be made."""
+    two = Reply(text="", calls=(call(tool, n=1), call("read", n=2)))
+    tape = overtaken_at(address, "second", first=replies(two, last="one"))
+    told = [message for message in messages(of_the_second(tape)) if message["role"] == "tool"]
+    of_this = [x for x in reached(tape, "tool.dispatch.stored") if x["data"]["detail"]["call"] == told[-1]["tool_call_id"]]
+    assert len(of_this) == 1
+    tape.drop(*of_this)
+    assert told[-1]["content"] == PLACEHOLDER and held(tape, "results-match-their-calls")
+    told[-1]["content"] = "another"
+    assert "results-match-their-calls" in tape.violated()
 
 
 def of_the_second(tape: Tape) -> Line:

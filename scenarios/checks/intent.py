@@ -461,6 +461,12 @@ def control_wins_over_recovery(e: Evidence, found: Findings) -> None:
 def _decision_void(e: Evidence, found: Findings, reached: Record, hold: Hold, old: Input) -> None:
     work = e.work(old)
     key, version = detail(reached).get("key"), hold.command.version
+    # Where nothing was done since, the next recovery follows the decision of the one before it, which cannot be undone.
+    ways = ("recovery.decision.stored", "recovery.admitted")
+    earlier = [r for r in e.reached_at(*ways) if r.seq < reached.seq and detail(r).get("key") == key]
+    untold = [kill for kill in e.kills_beside_points if earlier and earlier[0].seq < kill.seq < reached.seq]
+    if untold or any(r["point"] == "recovery.admitted" for r in earlier):
+        return
     for decision in work.recoveries if work else []:
         if decision.key == key and version is not None and decision.control_version < version:
             found.verify(

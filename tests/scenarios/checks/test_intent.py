@@ -780,17 +780,25 @@ def the_new_input_makes_nothing_void(t: Tape, draw: Draw) -> Witnesses:
     return heard_of(t, "r2"), ask(t, t.get("point.released"), "alpha")
 
 
-@pytest.mark.parametrize("why", ["newer", "other key", "no version"])
+@pytest.mark.parametrize("why", ["newer", "other key", "no version", "admitted before", "perhaps admitted before"])
 @FEW
 @given(t=disturbed("stop", ("recovery.decision.stored",)))
 def test_a_decision_that_may_stand_beside_a_control(t: Tape, why: str) -> None:
-    """One that was made under the control's own version, one of another recovery, one whose version nobody told."""
+    """One that was made under the control's own version, one of another recovery, one whose version nobody told, and one
+    that an earlier recovery has admitted, or may have."""
     decision = t.view()["works"][0]["recoveries"][0]
     decision["void"] = False
     if why == "newer":
         decision["control_version"] = 1
     elif why == "other key":
         decision["key"] = "of another recovery"
+    elif why == "admitted before":
+        stored = t.get("point.reached", point="recovery.decision.stored")
+        t.again(stored, t.get("process.started", role="worker"), point="recovery.admitted", nonce="before")
+    elif why == "perhaps admitted before":
+        began, stored = t.get("case.opened"), t.get("point.reached", point="recovery.decision.stored")
+        killed = t.again(t.get("kill"), t.again(stored, began, nonce="before"), role="worker")
+        change(killed, point=None, ordinal=None, nonce=None)
     else:
         acknowledged(t)["data"]["body"] = {}
     held(t, "control-wins-over-recovery")

@@ -15,7 +15,6 @@ from reference.model import Refused
 from reference.store import Row, Store, Tx
 
 _DESIRED = {"pause": "paused", "resume": "run", "stop": "cancelled", "retry": "run"}
-_UNFINISHED = "state NOT IN ('done', 'cancelled')"
 _OF_SESSION = "SELECT * FROM works WHERE session = ? AND state NOT IN ('done', 'cancelled')"
 # Which works each action speaks to. Resume releases only what a user paused; Retry only what failed (REC-8).
 _TOUCHES = {
@@ -143,7 +142,7 @@ def _settle(tx: Tx, work: Row, desired: str) -> None:
 
 _STOPPED = "The user stopped the request {where} before it was finished; do not go on with it."
 _SET_ASIDE = (
-    "The request {where} was interrupted, and a newer one goes before it. Do not go on with it now; it is continued later."
+    "The request {where} was interrupted, and another one goes before it. Do not go on with it now; it is continued later."
 )
 
 
@@ -166,12 +165,13 @@ def close_for(tx: Tx, work_id: str, desired: str) -> None:
             tell(tx, last, "stopped", _STOPPED)
 
 
-def tell_set_aside(tx: Tx, work_id: str) -> None:
-    """Tell the model that a request which was interrupted waits behind a newer one, so that the newer one's turn does not
-    do its work as well (INT-13, C04)."""
-    last = transcript.last_turn(tx, work_id)
-    if last is not None and last["state"] == "interrupted":
-        tell(tx, last, "set aside", _SET_ASIDE)
+def tell_who_waits(tx: Tx, session: str, work_id: str) -> None:
+    """Tell the model, as a turn of this work begins or goes on, that the session's other requests which were interrupted
+    wait behind it, so that this turn does not do their work as well (INT-13, C04)."""
+    for other in tx.all(_OF_SESSION + " AND state NOT IN ('failed', 'recovery_failed') AND work_id <> ?", session, work_id):
+        last = transcript.last_turn(tx, other["work_id"])
+        if last is not None and last["state"] == "interrupted":
+            tell(tx, last, "set aside", _SET_ASIDE)
 
 
 def tell(tx: Tx, turn: Row, what: str, text: str) -> None:

@@ -158,6 +158,7 @@ def _continue(tx: Tx, held: Held, decision: Row) -> None:
         if old is not None:
             transcript.break_off(tx, old, "interrupted")
         turn_id = transcript.begin_turn(tx, held.session, held.work_id, decision["predecessor"], decision["key"])
+    control.tell_who_waits(tx, held.session, held.work_id)
     tx.run("UPDATE recoveries SET admitted = 1, turn_id = ? WHERE key = ?", turn_id, decision["key"])
 
 
@@ -184,7 +185,6 @@ def _overtaken(tx: Tx, held: Held) -> bool:
     turn = transcript.open_turn(tx, held.work_id)
     if turn is not None:
         transcript.set_aside(tx, turn)
-    control.tell_set_aside(tx, held.work_id)
     tx.run("UPDATE recoveries SET void = 1 WHERE work_id = ? AND NOT consumed", held.work_id)
     ownership.release(tx, held, "queued", "new_input_first")
     return True

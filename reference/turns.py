@@ -35,6 +35,7 @@ def begin(run: Run) -> None:
         if ownership.fence(tx, held)["desired_state"] != "run":
             raise LetGo("control")
         text = tx.value("SELECT text FROM inputs WHERE input = ?", held.input)
+        control.tell_who_waits(tx, held.session, held.work_id)
         turn_id = transcript.begin_turn(tx, held.session, held.work_id)
         transcript.add(
             tx,

@@ -205,6 +205,29 @@ def test_a_stop_of_what_was_set_aside_quotes_it(folder: Path, monkeypatch: pytes
     assert notes(last, "request above was interrupted") == [1]
 
 
+def test_a_request_that_was_paused_behind_a_newer_one_is_told_when_that_one_begins(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody set it aside for the newer one: the pause had done so before."""
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    rig.send(session, "charge", "first")
+    rig.die_at(("turn.begun", 1))
+    assert rig.life()
+
+    def newer_and_paused(point: str, n: int) -> None:
+        if (point, n) == ("recovery.ownership.taken", 1):
+            rig.send(session, "plain", "newer")
+            rig.control(session, "pause")
+
+    rig.hook = newer_and_paused
+    assert not rig.life()
+    rig.control(session, "resume")
+    assert not rig.life()
+    assert [message["content"] for message in rig.model.requests[0] if message["role"] == "user"] == ["charge", "plain"]
+    assert notes(rig.model.requests[0], "continued later") == [1]
+
+
 def test_a_request_that_was_told_off_is_taken_up_by_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The note about its failure stands last, and says nothing of its being tried again."""
     rig = rig_for(folder, monkeypatch)

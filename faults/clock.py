@@ -2,11 +2,13 @@
 
 Both are small files, named to the target by `KILLPOINT_CLOCK` and `KILLPOINT_BOOT`, replaced whole, so that a reader
 sees the old text or the new one. Downtime of a month is a moved clock, and a reboot a new identity; nobody waits.
+Two parts of a plan may change one at the same time.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import uuid
 from pathlib import Path
 
@@ -17,13 +19,15 @@ class CaseClock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.offset_s = 0.0
+        self._lock = threading.Lock()
         _replace(path, "0")
 
     def move(self, by_s: float) -> float:
         """Move the clock by so many seconds, forward or back. The offset that now holds."""
-        self.offset_s += by_s
-        _replace(self.path, repr(self.offset_s))
-        return self.offset_s
+        with self._lock:
+            self.offset_s += by_s
+            _replace(self.path, repr(self.offset_s))
+            return self.offset_s
 
     def read(self) -> float:
         """The offset in seconds as a target now reads it."""
@@ -36,13 +40,15 @@ class HostBoot:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.boot_id = ""
+        self._lock = threading.Lock()
         self.reboot()
 
     def reboot(self) -> str:
         """Give the host a new boot identity, as a restart of the machine would. The identity that now holds."""
-        self.boot_id = str(uuid.uuid4())
-        _replace(self.path, self.boot_id)
-        return self.boot_id
+        with self._lock:
+            self.boot_id = str(uuid.uuid4())
+            _replace(self.path, self.boot_id)
+            return self.boot_id
 
     def read(self) -> str:
         """The boot identity as a target now reads it."""

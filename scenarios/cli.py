@@ -82,7 +82,9 @@ def explore(
     seconds: Annotated[float | None, typer.Option(min=1, help="begin no more schedules after so many seconds")] = None,
     seed: Annotated[int, typer.Option(min=0, help="the same seed gives the same schedules")] = 0,
     mutant: Annotated[str | None, typer.Option(help="put this seeded defect into the reference")] = None,
-    first: Annotated[bool, typer.Option("--first", help="end with the first failure, made small")] = False,
+    first: Annotated[
+        bool, typer.Option("--first", help="end with the first failure that comes each time, made small")
+    ] = False,
     database: Annotated[Path, typer.Option(help="where failures are kept, to be tried first next time")] = Path(
         ".killpoint"
     ),

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import math
 import os
 import shutil
 import threading
@@ -75,6 +74,10 @@ class Life:
         return f"{self.role}.{self.number}"
 
 
+Ending = list[tuple[Life, bool]]
+"""Who is to end by a quit; for each, whether it was only being started then (`Stagehand._await_end`)."""
+
+
 @dataclass
 class Stagehand:
     """Plays one case. Make one for each case; `play` once.
@@ -110,8 +113,8 @@ class Stagehand:
             point.name for point in POINTS if point.frequent and point.name not in planned and not self.record_all
         }
         self._deaths = itertools.count(1)
-        self._quit_stored: tuple[list[Life], float] | None = None
-        self._idle_s: dict[str, float] = {}
+        self._quit_stored: list[Life] | None = None
+        self._idled: set[str] = set()
         self._world_id = f"{os.getpid()}-{time.monotonic_ns()}"
         self._faults: list[str] = []
         self._rest: dict[str, Any] | None = None  # what was there when the case had come to rest
@@ -246,7 +249,7 @@ class Stagehand:
             case steps.Control():
                 self._insist("control", lambda: self.client.control(step.session, step.action, step.version), insisting)
             case steps.Quit():
-                self._await_exits(self.target.roles, *self._quit(insisting))
+                self._await_exits(self.target.roles, self._quit(insisting))
             case steps.Watch(do="watch"):
                 if step.anew:
                     self.client.forget(step.session)
@@ -264,13 +267,15 @@ class Stagehand:
             case steps.File():
                 pass
 
-    def _quit(self, insisting: bool = True) -> tuple[list[Life], float]:
-        """Have a user quit. Gives the processes that are to end by it, and when it was stored: those that were there then,
-        or when it was sent, if the target does not tell. One that a part of the plan has started since owes no end, and
-        nobody does where nobody heard it."""
+    def _quit(self, insisting: bool = True) -> Ending:
+        """Have a user quit. Gives the processes that are to end by it: those that were there when it was stored, or when it
+        was sent, if the target does not tell. One that a part of the plan has started since owes no end, and nobody does
+        where nobody heard it."""
         self._quit_stored, there = None, self._alive()
+        spoken = set(self._last_point)
         heard = self._insist("quit", self.client.quit, insisting)
-        return self._quit_stored or (there if heard else [], math.inf)
+        ending = self._quit_stored or (there if heard else [])
+        return [(life, self._tells_idle and life.role == "worker" and life.label not in spoken) for life in ending]
 
     def _insist(self, what: str, act: Callable[[], bool], insisting: bool = True) -> bool:
         """Do it, and again whenever a fault has brought the entrance back, until it was heard. Once only, if `insisting`
@@ -483,11 +488,11 @@ class Stagehand:
             self.client.down()
         self.changed()
 
-    def _await_exits(self, roles: Iterable[str], ending: list[Life], since_s: float = math.inf) -> None:
+    def _await_exits(self, roles: Iterable[str], ending: Ending) -> None:
         """These end by themselves within the bound, and what is missing of the roles then is started as a person would."""
         deadline = self._exit_deadline()
-        for life in ending:
-            self._await_end(life, deadline, since_s)
+        for life, new in ending:
+            self._await_end(life, deadline, new)
         for role in roles:
             with self.starting:  # a part of the plan may want it back too
                 if not self._alive(role):
@@ -498,10 +503,18 @@ class Stagehand:
         to rest in the other part."""
         return time.monotonic() + min(EXIT_S_MAX, EXIT_PART * self.case.settle_s_max)
 
-    def _await_end(self, life: Life, deadline: float, since_s: float = math.inf) -> bool:
-        """Wait for the end of a process that was told to go; False, and written down, if it stays. One that was only being
-        started when a quit was stored, at `since_s`, may have begun after it: idle since then, it owes no end."""
-        ended = self._until(lambda: life.process.exited or self._idle_s.get(life.label, 0.0) > since_s, deadline)
+    def _await_end(self, life: Life, deadline: float, new: bool = False) -> bool:
+        """Wait for the end of a process that was told to go; False, and written down, if it stays.
+
+        new: it was only being started when a quit was sent, so it may have begun after that was stored and owe no end by
+        it. Nobody can tell until it has nothing to do; then it is told to go itself, so that a quit leaves nobody."""
+        if (
+            new
+            and self._until(lambda: life.process.exited or life.label in self._idled, deadline)
+            and not life.process.exited
+        ):
+            self._tell_to_go(life, grace=True)
+        ended = self._until(lambda: life.process.exited, deadline)
         if not ended:
             self.history.write("process.stayed", role=life.role, life=life.number, pid=life.process.pid)
         return ended
@@ -515,7 +528,7 @@ class Stagehand:
         ending = self._alive(role)
         for life in ending:
             self._tell_to_go(life, grace=True)
-        self._await_exits((role,), ending)
+        self._await_exits((role,), [(life, False) for life in ending])
 
     def _move_clock(self, by_s: float, why: str) -> None:
         self.clock.move(by_s)
@@ -542,12 +555,11 @@ class Stagehand:
         )
         with self._condition:
             if held.point == CONTROL_STORED.name and (held.detail or {}).get("action") == "quit":
-                there = self._alive()
-                self._quit_stored = there, time.monotonic()
-                for each in there:
+                self._quit_stored = self._alive()
+                for each in self._quit_stored:
                     each.told = True
             if held.point == WORKER_IDLE.name:
-                self._idle_s[held.process] = time.monotonic()
+                self._idled.add(held.process)
             self._last_point[held.process] = held.point
             fault = self._pending.get(address)
             if fault is None:
@@ -585,7 +597,7 @@ class _Moment:
     def __init__(self, hand: Stagehand, held: Held) -> None:
         self._hand, self._held = hand, held
         self._answered = False
-        self._ending: tuple[list[Life], float] | None = None
+        self._ending: Ending | None = None
         self._exit_deadline: float | None = None
         self._self = self._who_stands()
 
@@ -624,7 +636,7 @@ class _Moment:
                     self._terminate(life, op.grace)
             case ops.Start():
                 if self._ending is not None:
-                    self._await_end(op.role, *self._ending)
+                    self._await_end(op.role, self._ending)
                 with hand.starting:  # two parts of a plan may want the same role back at the same time
                     if op.extra or not hand._alive(op.role):
                         hand._start(op.role)
@@ -666,13 +678,13 @@ class _Moment:
         else:
             hand._step(step, insisting)
 
-    def _await_end(self, role: str, ending: list[Life], since_s: float) -> None:
+    def _await_end(self, role: str, ending: Ending) -> None:
         if not self._answered:
             self._go()
         self._exit_deadline = self._exit_deadline or self._hand._exit_deadline()
-        for life in ending:
+        for life, new in ending:
             if life.role == role:
-                self._hand._await_end(life, self._exit_deadline, since_s)
+                self._hand._await_end(life, self._exit_deadline, new)
 
     def _go(self) -> None:
         self._answer("go", self._held.go)

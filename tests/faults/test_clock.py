@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from pathlib import Path
 
@@ -30,3 +31,20 @@ def test_a_reboot_gives_a_new_identity_in_the_form_of_the_kernels(tmp_path: Path
     assert (tmp_path / "boot").read_text() == boot.read() == boot.boot_id
     (tmp_path / "boot").write_text("another")
     assert boot.read() == "another"
+
+
+def test_two_parts_of_a_plan_change_clock_and_host_at_the_same_time(tmp_path: Path) -> None:
+    clock, boot = CaseClock(tmp_path / "clock"), HostBoot(tmp_path / "boot")
+    identities: list[str] = []
+
+    def change() -> None:
+        for _ in range(200):
+            clock.move(1.0)
+            identities.append(boot.reboot())
+
+    parts = [threading.Thread(target=change) for _ in range(4)]
+    for part in parts:
+        part.start()
+    for part in parts:
+        part.join(30)
+    assert clock.read() == 800.0 and len(set(identities)) == 800 and boot.read() in identities

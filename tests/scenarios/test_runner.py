@@ -324,6 +324,26 @@ def test_an_entrance_that_goes_before_its_address_is_read_is_not_up(
     assert lives(judged) == ["app.1", "worker.1", "app.2", "app.3"]
 
 
+def test_a_worker_that_may_have_begun_after_a_quit_is_told_to_go_itself(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins behind the commit of the quit and before the word of that, and is idle by then: nobody told it to go."""
+    reached = runner.Stagehand._on_reached
+
+    def begun_between(self: runner.Stagehand, held: Held) -> None:
+        if held.point == "control.stored":
+            self._start("worker")
+            assert self._until(lambda: "worker.2" in self._idled, time.monotonic() + 10.0)
+        reached(self, held)
+
+    monkeypatch.setattr(runner.Stagehand, "_on_reached", begun_between)
+    plan = (moment("turn.begun#1", User(step={"do": "quit"}), Start(role="app"), Start(role="worker")),)
+    judged = play(engines, "plain/none", plan=plan)
+    assert lives(judged) == ["app.1", "worker.1", "worker.2", "app.2", "worker.3"]
+    assert [(data["role"], data["life"]) for _, data in told(judged, "terminate")] == [("worker", 2)]
+    assert not told(judged, "process.stayed", "rest.missed") and not judged.cell.violations
+
+
 def test_a_worker_that_was_started_after_a_quit_was_stored_owes_no_end(engines: Engines) -> None:
     """Two parts of the plan meet: one quits and wants everything back, the other has brought the worker back already."""
     plan = (

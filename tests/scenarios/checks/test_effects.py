@@ -401,6 +401,8 @@ def test_a_target_without_points_shows_nothing_of_its_order(tape: Tape) -> None:
     not_examined(tape, "effect-in-order")
 
 
+REPEAT = {"do": "answer", "how": "repeat"}
+
 # Killed at its intent -----------------------------------------------------------------------------------------------
 
 
@@ -409,6 +411,14 @@ def it_is_never_called(t: Tape, pick: Pick) -> Witnesses:
     applied = pick(t.all("effect.applied"))
     t.drop(applied)
     return t.get("kill", point="tool.intent.stored"), t.final
+
+
+@FEW
+@given(UNSTARTED)
+def test_a_call_whose_arguments_came_twice_may_never_be_made(tape: Tape) -> None:
+    tape.drop(*tape.all("effect.applied"))
+    tape.put("point.fired", tape.get("case.opened"), point="provider.reply.chunk", ordinal=1, nonce="n", ops=[REPEAT])
+    not_examined(tape, "not-started-is-called-once")
 
 
 @BREACHES.of("not-started-is-called-once", UNSTARTED, "no-duplicate-write")

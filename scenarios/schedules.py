@@ -47,7 +47,8 @@ from scenarios.target import Target
 INPUTS_MAX = 3
 SESSIONS_MAX = 2
 MOMENTS = (0, 1, 1, 2, 2, 3, 4)
-ORDINALS = (1, 1, 1, 1, 2, 2, 3)
+FIRST_HITS = (1, 1, 1, 1, 1, 1)
+LATER_HITS = (2, 3)
 MISSING_WEIGHT = 6
 CLOCK_S = (3 * 3600.0, -3 * 3600.0)
 RENEWAL_DUE_S = 6.0
@@ -274,11 +275,13 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
 
 
 def _ordinals(leaning: Leaning, name: str) -> list[int]:
-    """Which hit of the point: rather a first one; of a point that is hit often, any that most schedules come to."""
+    """Which hit of the point: rather a first one, and of the later ones rather those that most schedules come to; of a
+    point that is hit often, any of those."""
     often = sorted(ordinal for point, ordinal in leaning.often if point == name)
-    if len(often) > max(ORDINALS):
+    if len(often) > max(LATER_HITS):
         return often
-    return [each for each in ORDINALS if each == 1 or leaning.reached is None or (name, each) in leaning.reached]
+    later = [each for each in LATER_HITS if leaning.reached is None or (name, each) in leaning.reached]
+    return [*FIRST_HITS, *later, *(each for each in later if each in often)]
 
 
 def _pair(target: Target, leaning: Leaning, fault: str | None) -> st.SearchStrategy[tuple[str, str]]:

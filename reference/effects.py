@@ -163,7 +163,7 @@ def _dispatch(run: Run, effect: Row, tool: Tool, risk: bool) -> None:
 
     The intent is looked at in the same transaction, so a Stop that was acknowledged before always wins, and once more
     after it: a Stop or a take-over that came while this process stood still stops the call, which then has certainly not
-    been made.
+    been made by this dispatch. What an earlier one may have done stays unknown (EFF-3).
     """
     run.look()
     with run.store.write() as tx:
@@ -171,6 +171,7 @@ def _dispatch(run: Run, effect: Row, tool: Tool, risk: bool) -> None:
             raise LetGo("control")
         if not tool.builtin and not risk:
             _refuse_in_scope(tx, effect)
+        before = tx.one("SELECT state, resolution FROM effects WHERE effect = ?", effect["effect"])
         tx.run(
             "UPDATE effects SET state = 'outcome_unknown', dispatches = dispatches + 1, dispatched_at = ?, generation = ?,"
             " implementation = ?, resolution = NULL WHERE effect = ?",
@@ -190,7 +191,8 @@ def _dispatch(run: Run, effect: Row, tool: Tool, risk: bool) -> None:
         )
     reach("tool.dispatch.stored", run.held.work_id, {"call": effect["call_id"], "tool": effect["tool"]})
     if not run.wanted():
-        _undo_dispatch(run, effect)
+        assert before is not None
+        _undo_dispatch(run, effect, before["state"], before["resolution"])
         raise LetGo("control")
 
 
@@ -204,11 +206,16 @@ def _refuse_in_scope(tx: Tx, effect: Row) -> None:
         )
 
 
-def _undo_dispatch(run: Run, effect: Row) -> None:
-    """The call was certainly not made, or certainly had no effect: it is not started."""
+def _undo_dispatch(run: Run, effect: Row, state: str = "not_started", resolution: str | None = None) -> None:
+    """The call was certainly not made, or certainly had no effect: it is what it was before, or not started."""
     with run.store.write() as tx:
         ownership.fence(tx, run.held)
-        tx.run("UPDATE effects SET state = 'not_started' WHERE effect = ? AND state = 'outcome_unknown'", effect["effect"])
+        tx.run(
+            "UPDATE effects SET state = ?, resolution = ? WHERE effect = ? AND state = 'outcome_unknown'",
+            state,
+            resolution,
+            effect["effect"],
+        )
 
 
 def _store_result(run: Run, effect: Row, outcome: Outcome) -> None:

@@ -345,6 +345,21 @@ _SCENARIOS: tuple[Scenario, ...] = (
         controls=True,
     ),
     Scenario(
+        "stopped-when-sent-again",
+        "controls",
+        "killed when a charge had happened; recovery sends it again under its key, and is stopped just before that",
+        Script(replies={"please charge": (_calls(CHARGE), _say("All done."))}),
+        (*_one_input("please charge"), SettleStep(), Look(name="stopped")),
+        faults=("worker-killed", "app-killed"),
+        points=("control.*", "work.*"),
+        ordinals_max=1,
+        plan=(
+            _at("effect.applied#1", Kill(), Release(), Start(role="worker")),
+            _at("tool.dispatch.stored#2", _STOP),
+        ),
+        controls=True,
+    ),
+    Scenario(
         "quit-all",
         "controls",
         "quit and stop everything in the middle of a stream, then start again",

@@ -296,6 +296,8 @@ def fair_among_sessions(e: Evidence, found: Findings) -> None:
                 continue
             if begun is not None and len(_workers_at(e, first)) > 1:
                 continue  # two take up work at once, and which of them is heard first says nothing
+            if _stands_for_an_older(e, other, first, accepted):
+                continue
             if first.seq > died.seq and other.invoked.seq > accepted.seq:
                 found.verify(
                     begun is not None and begun.seq < first.seq,
@@ -305,6 +307,17 @@ def fair_among_sessions(e: Evidence, found: Findings) -> None:
                     since=accepted,
                     at=first,
                 )
+
+
+def _stands_for_an_older(e: Evidence, other: Input, first: Record, accepted: Record) -> bool:
+    """Whether an input of the same session, accepted before that place, had been begun and not finished when this one came
+    first: a newer input goes before a continuation, in its place (INT-13)."""
+    finished = {record.get("work") for record in e.reached_at("turn.committed") if record.seq < first.seq}
+    return any(
+        each.session == other.session and its.seq < accepted.seq and e.turn_begun(each, first.seq)
+        for each, its in e.accepted
+        if each is not other and e.work_id(each) not in finished
+    )
 
 
 def _workers_at(e: Evidence, record: Record) -> list[Life]:

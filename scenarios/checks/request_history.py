@@ -10,6 +10,7 @@ from scenarios.checks.base import Findings, check
 from scenarios.checks.evidence import CLAIMS, RECEIVERS, Evidence, Input, Request, canonical, content, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import ItemView, SessionView
+from scenarios.world.model import words
 from scenarios.world.strict import problems
 
 # One of these a placeholder has to say, so that a model does not take silence for failure.
@@ -219,12 +220,12 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
 
 
 def _may_have_sent(e: Evidence, session: SessionView, request: Request, item: ItemView) -> bool:
-    """Whether this interrupted text can have come with this request: of the same turn, if that is told, and one that was
-    answered at all."""
+    """Whether this interrupted text can have come with this request: of the same turn, if that is told, and no more of it
+    than was sent."""
     turn = next((each.turn_id for each in session.attempts if each.attempt == request.attempt), None)
-    answered = request.complete or bool(request.billed and request.billed.get("output_tokens"))
+    sent = (request.billed.get("output_tokens") or 0) if request.billed else 0
     own = turn == item.turn_id or None in (turn, item.turn_id)
-    return answered and own and e.reply(request).text.startswith(item.text)
+    return own and 0 < words(item.text) <= sent and e.reply(request).text.startswith(item.text)
 
 
 def _marked(request: Request, text: str, whole: set[str]) -> bool:

@@ -207,6 +207,36 @@ def test_an_unknown_write_locks_other_writes_until_the_user_decides(folder: Path
     assert [item["call_id"] for item in last] == [unknown["call_id"]]
 
 
+def test_what_a_stop_just_before_a_second_sending_finds_stays_as_it_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first sending happened, of a charge that recovery sends again and of a mail that a user allows once more: neither
+    becomes `not_started`, and what the user allowed stays allowed (EFF-3, EFF-6)."""
+    from reference import control
+
+    rig = rig_for(folder, monkeypatch)
+    session = rig.open()
+    for tool, retried in (("charge", False), ("mail", True)):
+        rig.reached.clear()
+        rig.send(session, tool, tool)
+        rig.die_at(("tool.effect.done", 1))
+        assert rig.life() and len(rig.tools[tool].applied) == 1
+        if retried:
+            rig.hook = lambda point, n: None
+            assert not rig.life()
+            call = next(each["call_id"] for each in rig.view(session)["effects"] if each["tool"] == tool)
+            control.resolve_effect(rig.store, session, call, "retry", True)
+            rig.send(session, "plain", "next")
+        sent = rig.reached.count("tool.dispatch.stored")
+        rig.hook = lambda point, n, sent=sent: (
+            rig.control(session, "stop") and None if (point, n) == ("tool.dispatch.stored", sent + 1) else None
+        )
+        assert not rig.life()
+        (effect,) = rig.rows(f"SELECT * FROM effects WHERE tool = '{tool}'")
+        assert (effect["state"], effect["resolution"]) == ("outcome_unknown", "retry" if retried else None)
+        assert len(rig.tools[tool].applied) == 1, "it was not sent again"
+
+
 def test_a_changed_implementation_is_not_the_tool_that_ran(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rig = rig_for(folder, monkeypatch)
     session = rig.open()

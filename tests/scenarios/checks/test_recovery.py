@@ -503,6 +503,27 @@ def test_a_late_beginning_is_unfair_under_one_worker_and_a_crossing_under_two(t:
         caught(t, "fair-among-sessions", (heard_of(t, "r1"), first))
 
 
+@pytest.mark.parametrize("finished", [True, False])
+@FEW
+@given(t=queues())
+def test_a_newer_input_may_go_in_the_place_of_an_interrupted_one_of_its_session(t: Tape, finished: bool) -> None:
+    """INT-13 puts it before the continuation, and that one came before the other session's input."""
+    ended = reached(t, "turn.committed", work="w_s0_r0")
+    waits, start = acts(t, 1)[0], t.get("process.started", -1, role="worker")
+    sent = t.put("client.invoked", start, call=950, client="c1", op="send", session="s0", request_id="r9", text="late")
+    body = {"status": "accepted", "work_id": "w_s0_r9"}
+    heard = t.put("client.heard", sent, call=950, outcome="ok", status=202, body=body)
+    for view in views(t):
+        view["inputs"].append({**view["inputs"][0], "request_id": "r9", "work_id": "w_s0_r9", "text": "late"})
+    claim = t.put("point.reached", heard, **{**waits["data"], "point": "work.claimed", "work": "w_s0_r9", "nonce": "r9"})
+    assert t.seq(claim) < t.seq(waits)
+    if finished:
+        t.move(ended, sent)
+        caught(t, "fair-among-sessions", (heard_of(t, "r1"), claim))
+    else:
+        assert verdict(t, "fair-among-sessions").violations == []
+
+
 @pytest.mark.parametrize("why", ["controlled", "excused", "no death"])
 @FEW
 @given(t=queues())

@@ -599,6 +599,21 @@ def test_a_piece_is_no_request_s_that_was_of_another_turn_or_not_answered(tape: 
 
 
 @SOME
+@given(CUT)
+def test_more_than_a_request_sent_came_with_another_one(tape: Tape) -> None:
+    """The last request is cut off too, further on, and nothing was asked after it."""
+    text = next(reply.text for found in tape.case.script.replies.values() for reply in found if len(reply.text.split()) > 1)
+    cut = cut_off(tape)
+    cut["data"]["output_tokens"] = len(text.split()) - 1
+    for view in everywhere(tape):
+        of_cut = next(item for item in view["transcript"] if not item["complete"])
+        of_cut["text"] = text
+    not_examined(tape, "partial-told-and-marked")
+    cut["data"]["output_tokens"] += 1
+    assert "partial-told-and-marked" in tape.violated()
+
+
+@SOME
 @given(CUT, st.sampled_from(["{} …", "[interrupted] {}", "{}\n[This reply was cut off here.]"]))
 def test_any_mark_will_do(tape: Tape, mark: str) -> None:
     for line in tape.all("provider.request"):

@@ -332,6 +332,7 @@ class Stagehand:
             sessions = self._tidy()
             if sessions is None:
                 return False
+            self.world.hear(self._world_id)
             with self._condition:
                 if self._idle(beside):
                     self._rest = sessions

@@ -70,6 +70,7 @@ class Exchange:
         self._connection: Connection = scope["state"]["connection"]
         self._lost: asyncio.Future[None] = loop.create_future()
         self._ended: asyncio.Future[None] = loop.create_future()
+        self._read: asyncio.Future[None] = loop.create_future()
 
     def __enter__(self) -> Exchange:
         self._room.live.add(self)
@@ -79,6 +80,7 @@ class Exchange:
         return self
 
     def __exit__(self, *error: object) -> None:
+        self._tell_read()
         self._connection.exchange = None
         self._room.live.discard(self)
 
@@ -88,6 +90,14 @@ class Exchange:
             self._lost.set_result(None)
         if not self._ended.done():
             self._ended.set_result(None)
+
+    def _tell_read(self) -> None:
+        if not self._read.done():
+            self._read.set_result(None)
+
+    async def heard(self) -> None:
+        """Wait until the request has been read and written down, or will never be whole."""
+        await asyncio.wait((self._read,))
 
     def end(self) -> None:
         """The case is over: end every wait and close the connection."""
@@ -110,6 +120,7 @@ class Exchange:
             if size <= bytes_max:
                 parts.append(part)
             more = message.get("more_body", False)
+        self._tell_read()  # who waits for it hears of it after the handler has written the request down
         if size > bytes_max:
             raise TooLarge
         self._connection.keep_reading()

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -106,6 +107,22 @@ class World:
         base = f"{self.url}/c/{quote(case_id, safe='')}"
         return Addresses(f"{base}/v1", f"{base}/effects")
 
+    def hear(self, case_id: str) -> None:
+        """Wait until all that a target had sent to this case is in its log, also what it did not wait to be answered.
+        Raises WorldError if the case is not open, or if the world does not answer.
+
+        It is asked over a connection of its own: one that is made later is accepted and read later."""
+        fresh = self._fresh()
+        try:
+            fresh.request("GET", f"/c/{quote(case_id, safe='')}/heard")
+            status = fresh.getresponse().status
+        except (OSError, http.client.HTTPException) as error:
+            raise WorldError(f"the world at {self.url} does not answer ({type(error).__name__}: {error})") from error
+        finally:
+            fresh.close()
+        if status != HTTPStatus.OK:
+            raise WorldError(f"no case {case_id!r} is open in the world at {self.url}")
+
     def close(self, case_id: str) -> None:
         """Close a case: what is held or streaming ends, and the log is complete when this returns, with one
         `provider.billed` for each accepted request. Raises WorldError if the case is not open, or if the world did not
@@ -157,11 +174,13 @@ class World:
         # A connection is of one process: two that share it after a fork would read each other's answers.
         if self._connection is None or self._connection[0] != os.getpid():
             self._disconnect()
-            address = urlsplit(self.url)
-            assert address.hostname
-            fresh = http.client.HTTPConnection(address.hostname, address.port, timeout=self._answer_s_max)
-            self._connection = (os.getpid(), fresh)
+            self._connection = (os.getpid(), self._fresh())
         return self._connection[1]
+
+    def _fresh(self) -> http.client.HTTPConnection:
+        address = urlsplit(self.url)
+        assert address.hostname
+        return http.client.HTTPConnection(address.hostname, address.port, timeout=self._answer_s_max)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -1,6 +1,7 @@
 """Owns the world process: one HTTP server on loopback for many cases, and the admin API that opens and closes them.
 
-Addresses: `/c/CASE/v1/…` is the provider of a case, `/c/CASE/effects/…` its service; `/admin/cases` opens a case (POST)
+Addresses: `/c/CASE/v1/…` is the provider of a case, `/c/CASE/effects/…` its service, `/c/CASE/heard` answers when what was
+sent to both is written down; `/admin/cases` opens a case (POST)
 and `/admin/cases/CASE` closes it (DELETE), for who has the token. The process ends when its standard input does, so that
 it never outlives the harness that started it, however that one died.
 """

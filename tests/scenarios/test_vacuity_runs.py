@@ -88,7 +88,7 @@ def tells_nobody_to_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def copies_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(runner._Moment, "_copy_store", lambda self, role: None)
+    patch.setattr(runner._Moment, "_copy_store", lambda self, role, proof: None)
 
 
 def breaks_no_store(patch: pytest.MonkeyPatch) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import psutil
@@ -180,6 +182,54 @@ def test_every_record_is_synced_before_bytes_are_sent(tmp_path: Path) -> None:
     assert order[-2:] == ["sync", "returned"]
     assert set(order[:-2]) == {"write"} and len(order) > 4  # short writes are carried on with
     assert [line["kind"] for line in read_lines(path)] == ["a", "b"]
+
+
+def sent_and_gone(case: Opened, whole: bool = True) -> socket.socket:
+    """A connection on which a request, or the first half of it, has been sent."""
+    url = urlsplit(case.addresses.provider_url)
+    data = json.dumps(body("who")).encode()
+    head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: world\r\nAuthorization: Bearer k\r\n"
+    request = f"{head}Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
+    connection = socket.create_connection((str(url.hostname), int(url.port or 0)), WAIT_S_MAX)
+    connection.sendall(request if whole else request[: -len(data) // 2])
+    return connection
+
+
+def test_what_was_sent_before_is_written_down_though_nobody_waited_for_an_answer(tmp_path: Path) -> None:
+    """The world stands still while it is sent, so that it can be read only afterwards."""
+    with World.start() as world, ThreadPoolExecutor(1) as pool:
+        case = Opened(world, "c", tmp_path / "log", world.open("c", SCRIPT, tmp_path / "log"), None)
+        of_world = psutil.Process(world.pid)
+        of_world.suspend()
+        for _ in range(5):
+            sent_and_gone(case).close()
+        heard = pool.submit(world.hear, "c")
+        of_world.resume()
+        heard.result(WAIT_S_MAX)
+        assert len(case.records("provider.request")) == 5
+        case.close()
+
+
+def test_half_a_request_is_waited_for_until_it_is_whole_or_gone(world: World, open_case: Open) -> None:
+    case = open_case()
+    half = sent_and_gone(case, whole=False)
+    with ThreadPoolExecutor(1) as pool:
+        heard = pool.submit(world.hear, case.id)
+        assert not wait([heard], 0.1).done
+        half.close()
+        heard.result(WAIT_S_MAX)
+    assert case.records("provider.request") == []
+
+
+def test_a_request_that_is_held_has_been_heard(world: World, open_case: Open) -> None:
+    case = open_case(controlled=True)
+    with sent_and_gone(case):
+        assert case.controller
+        case.controller.next("provider.request.received")
+        world.hear(case.id)
+        assert len(case.records("provider.request")) == 1
+    with pytest.raises(WorldError, match="no case 'nothing' is open"):
+        world.hear("nothing")
 
 
 def test_times_in_the_log_only_grow(open_case: Open, client: httpx.Client) -> None:

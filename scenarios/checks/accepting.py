@@ -272,6 +272,8 @@ def stop_covers_what_had_come(e: Evidence, found: Findings) -> None:
             came = _standing_at_its_arrival(e, each, hold)
             if hold.command.action not in {"stop", "quit"} or came is None:
                 continue
+            if e.known_before(each, hold.command.invoked.seq):
+                continue  # another sending of it was accepted: it is stopped as what runs is, with a request under way
             asked = [request for request in e.requests_of(each) if request.record.seq > hold.since.seq]
             found.verify(
                 not asked,

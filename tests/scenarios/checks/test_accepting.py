@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from scenarios.case import Reply
 from scenarios.checks import accepting
 from tests.scenarios.checks.builder import Line, Scene, Tape, call, replies
+from tests.scenarios.checks.examples_met import stopped_on_its_way
 from tests.scenarios.checks.plays import (
     FEW,
     MANY,
@@ -584,3 +585,19 @@ def test_a_verdict_does_not_depend_on_names_clocks_neighbours_or_repetition(
 @given(st.one_of(plays(), resent(), queued(), stopped()), st.integers(0, 200))
 def test_no_beginning_of_a_right_run_is_violated(tape: Tape, length: int) -> None:
     safe_when_cut(tape, CHECKS, length)
+
+
+@pytest.mark.parametrize("accepted_before", [True, False])
+def test_an_input_that_another_sending_has_brought_in_is_stopped_as_what_runs(accepted_before: bool) -> None:
+    """A request of it may be under way when the Stop is heard."""
+    tape = stopped_on_its_way()
+    heard, stopped = tape.get("client.heard", -1), tape.get("client.invoked", op="control")
+    if accepted_before:
+        sent = tape.again(
+            tape.get("client.invoked", op="send"), tape.get("point.reached", point="input.received"), call=900
+        )
+        tape.put("client.heard", sent, call=900, outcome="ok", status=202, body={"status": "accepted"})
+        assert tape.seq(sent) < tape.seq(stopped)
+    body = {"messages": [{"role": "user", "content": "hello"}]}
+    tape.put("provider.request", heard, n=1, attempt="a_1", body=body)
+    assert ("stop-covers-what-had-come" in tape.violated()) != accepted_before

@@ -28,12 +28,14 @@ from scenarios.targets import target as target_named
 
 TARGET = "reference"
 PLAYS_MAX = 200
+ACTIONS_MAX = 3
 
 
 @dataclass
 class Found:
-    """What exploring one seeded defect came to. kills, actions: the size of the smallest case. again: how often it failed
-    again with the defect; sound: how often on the sound reference; each of `times` plays."""
+    """What exploring one seeded defect came to. kills, actions: the size of the smallest case; smallest: whether all that
+    could make it smaller was tried. again: how often it failed again with the defect; sound: how often on the sound
+    reference; each of `times` plays."""
 
     mutant: str
     check: str = ""
@@ -42,6 +44,7 @@ class Found:
     seconds: float = 0.0
     kills: int = 0
     actions: int = 0
+    smallest: bool = False
     size: str = "nothing was found"
     again: int = 0
     sound: int = 0
@@ -50,7 +53,8 @@ class Found:
     @property
     def reached(self) -> bool:
         """Whether it is as it should be: found and small within the plays, the same each time, and gone without it."""
-        small = (self.kills <= 1 and self.actions <= 3) or self.kills > 1
+        # More than one death is needed only if all that could take one out was tried.
+        small = self.actions <= ACTIONS_MAX if self.kills <= 1 else self.smallest
         return bool(self.check) and self.plays <= PLAYS_MAX and small and self.again == self.times and not self.sound
 
 
@@ -72,6 +76,7 @@ def explore_mutant(name: str, seed: int, times: int, jobs: int, folder: Path) ->
         failure = max(data["failures"], key=lambda each: (each["seen"] == each["of"], each["smallest"], each["seen"]))
         case = load(out / failure["case"])
         found.check, found.found_after, found.size = failure["check"], failure["found_after"], failure["size"]
+        found.smallest = failure["smallest"]
         found.kills, found.actions = explorer.deaths_and_acts(case)
         found.again = _replayed(case, found.check, mutants.environment(name), times, jobs)
         found.sound = _replayed(case, found.check, {}, times, jobs)

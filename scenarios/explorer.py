@@ -301,15 +301,23 @@ class _Exploration:
                 explored.voids.append(f"{path}: {cell.why}")
             fresh = [violation.check for violation in cell.violations if violation.check not in self._known]
             if fresh:
-                self._failed(Failure(fresh[0], case, case, explored.plays - self._unjudged, judged=judged))
+                self._failed(Failure(fresh[0], case, case, explored.plays - self._unjudged, judged=judged), fresh)
             self._say_how_far()
             if self._has_its_failure():
                 return
 
-    def _failed(self, failure: Failure) -> None:
-        """Play it again before it is believed. What fails each time is made small at once; what came by chance, last."""
+    def _failed(self, failure: Failure, fresh: list[str]) -> None:
+        """Play it again before it is believed. What fails each time is made small at once; what came by chance, last.
+
+        fresh: the checks that it violated and that are not known yet. The one that is violated most often again stands for
+        it: what breaks in one way each time may break in another by chance."""
         before = self._explored.plays
-        failure.seen, failure.of = self._count(failure, CONFIRM_PLAYS)
+        again = self._again(failure, CONFIRM_PLAYS)
+        seen = Counter(check for judged in again for check in {each.check for each in judged.cell.violations})
+        failure.check = max(fresh, key=seen.__getitem__)
+        failure.seen, failure.of = seen[failure.check], len(again)
+        failing = [each for each in again if _violates(each, failure.check)]
+        failure.judged = failing[-1] if failing else failure.judged
         if failure.seen == failure.of:
             self._make_small(failure)
         self._explored.failures.append(failure)
@@ -396,6 +404,11 @@ class _Exploration:
     def _take(self, failure: Failure, case: Case) -> None:
         failure.case, failure.judged = case, self._evidence.get(case.digest, failure.judged)
 
+    def _again(self, failure: Failure, times: int) -> list[Judged]:
+        times = int(min(times, max(0, self._left())))
+        self._explored.plays += times
+        return list(self._lanes.map(Engine.play, [failure.case] * times))
+
     def _count(self, failure: Failure, times: int) -> tuple[int, int]:
         found = self._tried(failure.check, [failure.case] * int(min(times, max(0, self._left()))), 1)
         self._take(failure, failure.case)
@@ -407,7 +420,7 @@ class _Exploration:
         def play(engine: Engine, case: Case) -> tuple[Judged | None, int]:
             for number in range(tries):
                 judged = engine.play(case)
-                if any(violation.check == check for violation in judged.cell.violations):
+                if _violates(judged, check):
                     return judged, number + 1
             return None, tries
 
@@ -420,6 +433,10 @@ class _Exploration:
         if time.monotonic() - self._told >= progress.PLAIN_LINE_EVERY_S:
             self._told = time.monotonic()
             self._console.print(_counts(self._explored), markup=False)
+
+
+def _violates(judged: Judged, check: str) -> bool:
+    return any(violation.check == check for violation in judged.cell.violations)
 
 
 def _waits_missed(judged: Judged | None) -> int:

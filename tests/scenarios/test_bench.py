@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from typing import Any
 
 import pytest
 
-from scenarios import bench
+from scenarios import bench, bench_explorer
 
 
 def test_a_tiny_run_gives_sane_numbers(capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +37,22 @@ def test_the_table_names_every_measurement() -> None:
     assert "90 ms: app 50, worker 40" in told
     assert "200 MB at most" in told
     assert "7 times, equal verdicts" in told
+
+
+@pytest.mark.parametrize(
+    ("changes", "reached"),
+    [
+        ({}, True),
+        ({"check": ""}, False),
+        ({"plays": 201}, False),
+        ({"kills": 1, "actions": 4}, False),
+        ({"kills": 0, "actions": 4}, False),
+        ({"kills": 2, "actions": 9, "smallest": True}, True),
+        ({"kills": 2, "actions": 1, "smallest": False}, False),
+        ({"again": 49}, False),
+        ({"sound": 1}, False),
+    ],
+)
+def test_what_exploring_a_seeded_defect_has_to_come_to(changes: dict[str, Any], reached: bool) -> None:
+    found = bench_explorer.Found("m", "a-check", 3, 200, 1.0, kills=1, actions=3, again=50, times=50)
+    assert dataclasses.replace(found, **changes).reached == reached

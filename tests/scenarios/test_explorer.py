@@ -205,6 +205,24 @@ def test_where_nothing_comes_each_time_the_likeliest_is_made_small_at_last(
     assert plans == sorted((0, len(once["schedule"]["plan"]))), "each is kept as it is now, and not as it was too"
 
 
+def test_of_what_a_schedule_breaks_that_stands_for_it_which_comes_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tenth schedule breaks one promise in its first play alone, and another one each time."""
+
+    class Two(_Played):
+        def play(self, case: Case) -> Judged:
+            judged = super().play(case)
+            found = [*judged.cell.violations]
+            if found and self.plays[case.digest] == 1:
+                found.insert(0, found[0].model_copy(update={"check": "by-chance"}))
+            return replace(judged, cell=judged.cell.model_copy(update={"violations": found}))
+
+    data = _explored_without_processes(tmp_path, monkeypatch, Two(_sure))
+    (failure,) = data["failures"]
+    assert (failure["check"], failure["seen"], failure["of"], failure["found_after"]) == ("made-up", 10, 10, 10)
+
+
 def _sure(case: Case, nth: int) -> bool:
     """The tenth schedule fails each time, as it was drawn."""
     return case.id == "explored/6/9" and bool(case.plan)

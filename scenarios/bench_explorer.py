@@ -53,8 +53,8 @@ class Found:
     @property
     def reached(self) -> bool:
         """Whether it is as it should be: found and small within the plays, the same each time, and gone without it."""
-        # More than one death is needed only if all that could take one out was tried.
-        small = self.actions <= ACTIONS_MAX if self.kills <= 1 else self.smallest
+        # Where not one death is what it takes, none or several, the measure is that nothing is left to take out.
+        small = self.actions <= ACTIONS_MAX if self.kills == 1 else self.smallest
         return bool(self.check) and self.plays <= PLAYS_MAX and small and self.again == self.times and not self.sound
 
 

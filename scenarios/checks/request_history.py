@@ -124,9 +124,9 @@ def _says_unknown(text: str) -> bool:
 def _is_open(e: Evidence, call: str, request: Request) -> bool:
     """Whether no result of this call had been stored when the request was made, by a target that tells of its calls. It may
     not even have been begun then: it is left to a turn that comes after a newer input's, or is never made."""
-    told = any("call" in detail(r) for r in e.reached_at("tool.intent.stored", "tool.dispatch.stored"))
+    told = e.reached_at("reply.stored", "tool.intent.stored", "tool.dispatch.stored")
     results = [r for r in e.reached_at("tool.result.stored") if detail(r).get("call") == call]
-    return told and not any(r.seq < request.record.seq for r in results)
+    return bool(told) and not any(r.seq < request.record.seq for r in results)
 
 
 @check(

@@ -179,11 +179,15 @@ def _held_from_then_on(e: Evidence, session: str, work: WorkView, taken: Record)
 
 
 def _covered(e: Evidence, found: Findings, session: SessionView, decision: RecoveryView, taken: Record, held: bool) -> None:
-    """Each write of the turn that the world had been asked for before the taking has its outcome now."""
+    """Each write of the turn that the world had been asked for before the taking has its outcome now, or had it stored as
+    unknown by the turn itself, which went on with that."""
+    placed = [r for r in e.reached_at("tool.result.stored") if detail(r).get("state") == "outcome_unknown"]
+    settled = {detail(r).get("call") for r in placed if r.seq < taken.seq}
     keys = {x.idempotency_key: x for x in session.effects if x.turn_id == decision.turn_id and x.idempotency_key}
     for asked in e.history.of("effect.received"):
         effect = keys.get(asked["key"]) if asked.seq < taken.seq else None
-        if effect is not None and not (held and effect.state == "outcome_unknown"):
+        known = effect is not None and effect.state == "outcome_unknown" and (held or effect.call_id in settled)
+        if effect is not None and not known:
             found.verify(
                 effect.state not in {"outcome_unknown", "not_started"},
                 f"{decision.turn_id}: no checkpoint while an effect of it is unknown",

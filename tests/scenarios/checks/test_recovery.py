@@ -304,6 +304,22 @@ def test_what_a_checkpoint_need_not_cover(t: Tape, why: str) -> None:
 
 
 @FEW
+@given(t=CHECKPOINT, before=st.booleans())
+def test_an_effect_that_its_own_turn_has_stored_as_unknown_is_covered(t: Tape, before: bool) -> None:
+    """The turn went on with that, so a checkpoint after it holds it; a placeholder of the recovery itself is none."""
+    taken = reached(t, "recovery.ownership.taken")
+    for effect in t.view()["effects"]:
+        effect["state"] = "outcome_unknown"
+        at = t.get("case.opened") if before else t.end
+        said = {"call": effect["call_id"], "state": "outcome_unknown"}
+        t.put("point.reached", at, **{**taken["data"], "point": "tool.result.stored", "nonce": "p", "detail": said})
+    if before:
+        not_examined(t, "checkpoint-covers-effects")
+    else:
+        assert "checkpoint-covers-effects" in t.violated()
+
+
+@FEW
 @given(t=CHECKPOINT, action=st.sampled_from(["stop", "quit", "pause"]), asked=st.booleans())
 def test_a_write_that_a_user_kept_from_being_sent_again_may_stay_open(t: Tape, action: str, asked: bool) -> None:
     """The work was held before it went on from its checkpoint; not so, if the model was asked all the same."""

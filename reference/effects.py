@@ -180,6 +180,8 @@ def _dispatch(run: Run, effect: Row, tool: Tool, risk: bool) -> None:
             tool.implementation,
             effect["effect"],
         )
+        # Progress, so that a recovery decides anew: what an earlier one decided knew nothing of this call (REC-3).
+        transcript.progressed(tx, run.held.work_id)
         projection.add(
             tx,
             effect["session"],

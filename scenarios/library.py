@@ -469,6 +469,20 @@ _SCENARIOS: tuple[Scenario, ...] = (
         plan=(_at("tool.dispatch.stored#1", Kill(), Start(role="worker")),),
     ),
     Scenario(
+        "recovery-makes-the-call",
+        "recovery",
+        "killed with its reply stored; recovery makes the call and is killed at it, and again with the next reply",
+        Script(replies={"please mail": (_calls(MAIL), _say("All done."))}),
+        _one_input("please mail"),
+        faults=("worker-killed", "app-killed"),
+        points=("turn.committed",),
+        plan=(
+            _at("reply.stored#1", Kill(), Start(role="worker")),
+            _at("effect.applied#1", Kill(), Release(), Start(role="worker")),
+            _at("reply.stored#2", Kill(), Start(role="worker")),
+        ),
+    ),
+    Scenario(
         "recovery-unasked",
         "recovery",
         "a worker was killed before it had asked the model anything; recovery runs",

@@ -329,10 +329,10 @@ class Stagehand:
         """
         deadline = time.monotonic() + bound_s
         while self._until(lambda: self.client.at_rest() and self._idle(beside), deadline):
+            self.world.hear(self._world_id)
             sessions = self._tidy()
             if sessions is None:
                 return False
-            self.world.hear(self._world_id)
             with self._condition:
                 if self._idle(beside):
                     self._rest = sessions

@@ -441,7 +441,8 @@ def _said_otherwise(e: Evidence, each: Input, call: Call) -> bool:
     of_tool = [c for item in session.transcript for c in item.calls if c.tool == call.tool]
     meant = [c for c in of_tool if canonical(c.arguments) == canonical(call.arguments)]
     if not meant:
-        return bool(of_tool)  # it came garbled, and whatever was made of it, nobody says that this write has happened
+        # It came garbled, or a garbled call cost the script its place; nobody says that this write has happened.
+        return bool(of_tool) or e.doubled
     made = [c.call_id for c in meant]
     states = {effect.call_id: effect.state for effect in session.effects}
     results = [item for item in session.transcript if item.kind == "tool_result" and not item.placeholder]

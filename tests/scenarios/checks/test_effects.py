@@ -747,6 +747,19 @@ def it_is_called_failed_or_not_started_though_it_happened(t: Tape, pick: Pick) -
     return applied, t.final
 
 
+@FEW
+@given(DONE, st.booleans())
+def test_a_piece_that_was_sent_twice_may_cost_the_script_its_place(tape: Tape, doubled: bool) -> None:
+    """A later reply of it is then sent in place of an earlier one, whose calls nobody has asked for."""
+    for view in everywhere(tape):
+        view["effects"] = []
+        view["transcript"] = [item for item in view["transcript"] if not item["calls"] and item["kind"] != "tool_result"]
+    tape.drop(*tape.all("effect.received"), *tape.all("effect.applied"), *tape.all("effect.answered"))
+    ops = [REPEAT] if doubled else []
+    tape.put("point.fired", tape.get("case.opened"), point="provider.reply.chunk", ordinal=1, nonce="n", ops=ops)
+    assert ("done-means-done" in tape.violated()) != doubled
+
+
 @SOME
 @given(DONE, st.sampled_from(["outcome_unknown", "abandoned", "failed"]))
 def test_a_write_that_the_target_does_not_call_done_may_be_missing_or_have_happened(tape: Tape, state: str) -> None:

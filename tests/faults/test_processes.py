@@ -92,8 +92,8 @@ def test_a_strangers_kill_is_seen_even_when_the_process_has_not_quite_ended(stan
 
 def test_who_is_killed_wherever_it_is_died_by_us_and_at_no_point(stand: Stand) -> None:
     process, held = stand()
+    assert process.freeze()  # before it is let go, or it may end first
     held.go()
-    assert process.freeze()
     sent = process.kill()
     status = process.wait(WAIT_S_MAX)
     assert "had been let go" in str(prove(status, held, sent, QUIET, QUIET).why)

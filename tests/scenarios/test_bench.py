@@ -24,7 +24,8 @@ def test_a_tiny_run_gives_sane_numbers(capsys: pytest.CaptureFixture[str]) -> No
     assert set(said["warm"]["cpu_ms"]) == {"harness", "keeper", "world", "app", "worker"}
     assert all(ms > 0 for ms in said["warm"]["cpu_ms"].values())
     assert {"start", "settle", "judge", "write"} <= set(said["warm"]["phases_ms"])
-    assert 50 < said["warm"]["harness_mb"] < said["warm"]["whole_mb"] < 2_000
+    # Sampled once a second: so short a run may be seen only between two cases, without a target's process.
+    assert 50 < said["warm"]["harness_mb"] <= said["warm"]["whole_mb"] < 2_000
 
 
 def test_the_table_names_every_measurement() -> None:

@@ -315,9 +315,7 @@ class _Exploration:
         again = self._again(failure, CONFIRM_PLAYS)
         seen = Counter(check for judged in again for check in {each.check for each in judged.cell.violations})
         failure.check = max(fresh, key=seen.__getitem__)
-        failure.seen, failure.of = seen[failure.check], len(again)
-        failing = [each for each in again if _violates(each, failure.check)]
-        failure.judged = failing[-1] if failing else failure.judged
+        failure.seen, failure.of = self._rate(failure, again)
         if failure.seen == failure.of:
             self._make_small(failure)
         self._explored.failures.append(failure)
@@ -409,10 +407,14 @@ class _Exploration:
         self._explored.plays += times
         return list(self._lanes.map(Engine.play, [failure.case] * times))
 
+    def _rate(self, failure: Failure, again: list[Judged]) -> tuple[int, int]:
+        failing = [each for each in again if _violates(each, failure.check)]
+        if failing:
+            failure.judged = self._evidence[failure.case.digest] = failing[-1]
+        return len(failing), len(again)
+
     def _count(self, failure: Failure, times: int) -> tuple[int, int]:
-        found = self._tried(failure.check, [failure.case] * int(min(times, max(0, self._left()))), 1)
-        self._take(failure, failure.case)
-        return sum(each is not None for each in found), len(found)
+        return self._rate(failure, self._again(failure, times))
 
     def _tried(self, check: str, cases: list[Case], tries: int) -> list[Judged | None]:
         """For each case, a play in which this check was violated, of so many; None if there was none."""

@@ -355,11 +355,11 @@ def outcome_told_with_its_input(e: Evidence, found: Findings) -> None:
                 continue
             if not _was_begun(e, each, request):
                 continue
+            followed = sum(_something_follows(request, place) for place in places)
             found.verify(
-                len(places) <= same and all(_something_follows(request, place) for place in places),
+                followed == len(places) <= same,
                 f"{each.session}: request {request.n} tells {each.request_id} once, and behind it what became of it",
-                f"it tells it {len(places)} times, and something of its outcome"
-                f" {sum(_something_follows(request, place) for place in places)} times",
+                f"it tells it {len(places)} times, and something of its outcome {followed} times",
                 since=each.accepted or each.invoked,
                 at=request.record,
             )

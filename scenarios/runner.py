@@ -25,7 +25,7 @@ from typing import Any, Literal
 from pydantic import TypeAdapter
 
 from faults import plan as ops
-from faults.catalogue import CONTROL_STORED, POINTS, WORKER_IDLE
+from faults.catalogue import CONTROL_STORED, POINTS, WORKER_IDLE, point
 from faults.clock import CaseClock, HostBoot
 from faults.controller import Controller, Held
 from faults.errors import HarnessFault
@@ -45,6 +45,7 @@ EXIT_PART = 0.75
 EXPIRED_GRACE_S = 0.2
 LATE_POINT_S_MAX = 2.0
 TIDY_S_MAX = 3.0
+TELLING = frozenset({"projection", "graceful exit"})  # moments in which an app that is held tells clients nothing more
 LAST_WORDS_MAX = 300
 REFUSALS = ("recovery_failed", "state_unavailable")
 
@@ -255,6 +256,7 @@ class Stagehand:
                     self.client.forget(step.session)
                 self.client.watch(step.session)
             case steps.Watch():
+                self._hear_the_news(step.session)
                 self.client.unwatch(step.session)
             case steps.Look():
                 self._look(step.name)
@@ -266,6 +268,19 @@ class Stagehand:
                 self._bounce(step.role)
             case steps.File():
                 pass
+
+    def _hear_the_news(self, session: str) -> None:
+        """Who leaves has been told what there was to tell: what they miss is what comes afterwards, and no race. Where the
+        telling itself is held, or the entrance is on its way out, they leave as they are."""
+        if self._telling_is_held():
+            return
+        view = (self.client.snapshot() or {}).get(session)
+        news = {session: int(view.get("event") or 0)} if view else {}
+        self._until(lambda: self.client.caught_up(news) or self._telling_is_held(), time.monotonic() + TIDY_S_MAX)
+
+    def _telling_is_held(self) -> bool:
+        points = [point(each.point) for each in self.controller.held()]
+        return any(each.role == "app" and each.moment in TELLING for each in points)
 
     def _quit(self, insisting: bool = True) -> Ending:
         """Have a user quit. Gives the processes that are to end by it: those that were there when it was stored, or when it
@@ -568,6 +583,7 @@ class Stagehand:
                     self._condition.notify_all()
                 return
             self._busy += 1
+            self._condition.notify_all()
         self.history.write(
             "point.fired",
             point=held.point,

@@ -256,6 +256,27 @@ def test_a_client_that_leaves_is_gone_before_anything_else_comes(engines: Engine
     assert order == ["client.connected", "client.disconnected"] * 3
 
 
+def test_who_leaves_has_been_told_what_was_there_to_tell(engines: Engines, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = HttpClient.told
+
+    def late(self: HttpClient, *event: Any) -> None:
+        time.sleep(0.1)  # what was told is still on its way when its client leaves
+        heard(self, *event)
+
+    monkeypatch.setattr(HttpClient, "told", late)
+    judged = play(engines, "plain/input.acknowledged#1/client-gone")
+    kinds = [kind for kind, _ in told(judged, "point.fired", "client.event", "client.disconnected")]
+    assert kinds[kinds.index("point.fired") : kinds.index("client.disconnected")][1:2] == ["client.event"]
+
+
+@pytest.mark.parametrize("name", ["event.committed", "event.sent"])
+def test_who_leaves_while_the_telling_is_held_leaves_at_once(engines: Engines, name: str) -> None:
+    began = time.monotonic()
+    judged = play(engines, f"plain/{name}#1/client-gone")
+    assert told(judged, "client.disconnected")
+    assert time.monotonic() - began < runner.TIDY_S_MAX
+
+
 def test_the_workload_waits_for_a_part_of_the_plan_that_waits_for_rest_itself(
     engines: Engines, monkeypatch: pytest.MonkeyPatch
 ) -> None:

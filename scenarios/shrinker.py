@@ -2,9 +2,9 @@
 
     fewer lives, fewer kills, earlier ordinals, fewer actions, shorter scripts
 
-First of all one moment and one input alone are tried, since that is what most failures come down to. A candidate counts
-only if it is smaller in that order (`size`) and violates the same check when it is played. What is left is a case in which
-nothing that was tried can be left out.
+First of all one moment and one input alone are tried, and all inputs at one moment, since that is what most failures come
+down to. A candidate counts only if it is smaller in that order (`size`) and violates the same check when it is played.
+What is left is a case in which nothing that was tried can be left out.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from faults.catalogue import point
-from faults.plan import Address, Fault, Op, Release
+from faults.plan import Address, Fault, Op, Release, User
 from faults.table import FAULTS
 from scenarios.case import Bounce, Case, Open, Quit, Reply, Script, Send, Step
 from scenarios.schedules import fault_of
@@ -142,12 +142,34 @@ def _without(items: tuple[Step, ...], start: int, count: int) -> tuple[Step, ...
 
 
 def _one_of_each(case: Case) -> Iterator[Case]:
-    """No moment or one, with one input, its script and nothing else."""
+    """No moment or one, with one input, its script and nothing else; then one moment with all inputs."""
     for plan in ((), *((fault,) for fault in case.plan)):
-        for send in [step for step in case.steps if isinstance(step, Send)][:INPUTS_ALONE_MAX]:
-            said = {send.text, *(str(op.step.get("text")) for fault in plan for op in fault.ops if op.do == "user")}
-            replies = {text: found for text, found in case.script.replies.items() if text in said}
-            yield _scripted(_with(case, plan=plan, steps=(Open(session=send.session), send)), replies)
+        for send in _sends(case)[:INPUTS_ALONE_MAX]:
+            yield _said_alone(_with(case, plan=plan, steps=(Open(session=send.session), send)))
+    yield from _all_at_one_moment(case)
+
+
+def _all_at_one_moment(case: Case) -> Iterator[Case]:
+    """All inputs but the first, which is under way there, are sent at one moment, and nothing else is done by anybody."""
+    acts = [op for fault in case.plan for op in fault.ops if op.do == "user" and op.step["do"] == "send"]
+    acts += [User(step=send.model_dump(mode="json")) for send in _sends(case)[1:]]
+    later = {op.step["request"]: op for op in acts}
+    opens = tuple(step for step in case.steps if isinstance(step, Open))
+    for fault in case.plan if later else ():
+        broken = tuple(op for op in fault.ops if op.do != "user") or (Release(),)
+        moment = Fault(at=fault.at, ops=(*later.values(), *broken))
+        yield _said_alone(_with(case, plan=(moment,), steps=(*opens, *_sends(case)[:1])))
+
+
+def _sends(case: Case) -> list[Send]:
+    return [step for step in case.steps if isinstance(step, Send)]
+
+
+def _said_alone(case: Case) -> Case:
+    """With the script of what is said in it, and no more."""
+    said = {send.text for send in _sends(case)}
+    said |= {str(op.step.get("text")) for fault in case.plan for op in fault.ops if op.do == "user"}
+    return _scripted(case, {text: found for text, found in case.script.replies.items() if text in said})
 
 
 def _fewer_lives(case: Case) -> Iterator[Case]:
@@ -213,7 +235,7 @@ def _earlier(case: Case) -> Iterator[Case]:
 
 
 def _fewer_actions(case: Case) -> Iterator[Case]:
-    sends = [step for step in case.steps if isinstance(step, Send)]
+    sends = _sends(case)
     for send in sends:
         yield _with(case, steps=(Open(session=send.session), send))
     count = len(case.steps) // 2
@@ -243,11 +265,9 @@ def _in_one_session(case: Case) -> Case:
 
 
 def _shorter(case: Case) -> Iterator[Case]:
-    said = {step.text for step in case.steps if isinstance(step, Send)}
-    said |= {str(op.step.get("text")) for fault in case.plan for op in fault.ops if op.do == "user"}
-    replies = {text: found for text, found in case.script.replies.items() if text in said}
-    yield _scripted(case, {text: tuple(map(_plain, found)) for text, found in replies.items()})
-    yield _scripted(case, replies)
+    alone = _said_alone(case)
+    yield _scripted(case, {text: tuple(map(_plain, found)) for text, found in alone.script.replies.items()})
+    yield alone
     for text, found in case.script.replies.items():
         for place, reply in enumerate(found):
             if reply.calls:

@@ -93,6 +93,29 @@ def test_one_death_and_one_input_are_come_to_at_once() -> None:
     assert set(first.script.replies) == {"one"} and small.plays <= 30
 
 
+def test_inputs_that_wait_side_by_side_are_sent_at_one_moment() -> None:
+    """However they came to wait: at two moments, or in a pause."""
+    sent = [Send(session="s1", request=f"r{n}", text="two") for n in (2, 3)]
+    told = [User(step=each.model_dump(mode="json")) for each in sent]
+    first = Send(session="s1", request="r1", text="one")
+    two_moments = (moment("turn.begun#1", told[0], Release()), moment("reply.stored#1", told[1], Release()))
+    pause = User(step=Control(session="s1", action="pause").model_dump(mode="json"))
+    a_pause = moment("turn.begun#1", pause, Release())
+
+    def waiting(case: Case) -> int:
+        at_moments = sum(op.do == "user" and op.step["do"] == "send" for fault in case.plan for op in fault.ops)
+        paused = any(isinstance(step, Control) for step in case.steps)
+        return at_moments + sum(isinstance(step, Send) and step.text == "two" for step in case.steps if paused)
+
+    for case in (
+        case_of(Open(session="s1"), first, plan=two_moments),
+        case_of(Open(session="s1"), first, *sent, Control(session="s1", action="resume"), plan=(a_pause,)),
+    ):
+        small = played(lambda case: waiting(case) == 2 and sends(case, "one"), case).case
+        assert [step.do for step in small.steps if step.do != "open"] == ["send"]
+        assert [[op.do for op in fault.ops] for fault in small.plan] == [["user", "user", "release"]]
+
+
 def test_an_ordinal_that_is_needed_stays() -> None:
     def fails(case: Case) -> bool:
         return any(str(fault.at) in ("effect.applied#2", "effect.applied#3") for fault in case.plan)

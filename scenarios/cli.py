@@ -70,9 +70,10 @@ def replay(
     target: Annotated[str | None, typer.Option(help="play it on another target than the one it names")] = None,
     mutant: Annotated[str | None, typer.Option(help="play it on the reference with this seeded defect")] = None,
     cold: Annotated[bool, typer.Option("--cold", help="start every process cold")] = False,
+    script: Annotated[Path | None, typer.Option(help="write a Python file that plays it by itself, if it fails")] = None,
 ) -> int:
     """Play one stored case again, and say whether the same violation came, another one, or none."""
-    return replaying.replay(file, times, target, mutant, cold, out)
+    return replaying.replay(file, times, target, mutant, cold, out, script)
 
 
 @app.command(short_help="Play schedules that nobody wrote down.")

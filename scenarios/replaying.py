@@ -15,10 +15,11 @@ from rich.console import Console
 
 from faults.errors import HarnessFault
 from faults.table import fault as fault_named
-from reports import repro
+from reports import repro, writer
 from reports.assemble import EXIT_STATUS
 from reports.model import Cell, worst
-from scenarios import campaign, mutants, progress, vacuity
+from reports.pages import all_violations
+from scenarios import campaign, mutants, progress, reproducer, vacuity
 from scenarios.case import PLANNED, Case, CaseError, load, parse, read
 from scenarios.engine import Engine, load_history
 from scenarios.history import History
@@ -29,36 +30,73 @@ from scenarios.targets import target as target_named
 from scenarios.versions import versions
 
 EXIT = {"held": 0, "violated": 1}
+SCRIPT_TIMES = 50
 ALTERED = "its evidence was altered: "
 
 # What a cell has from a comparison with other cells, not from its own history.
 _OF_OTHERS = frozenset({"status", "why", "compared", "not_compared", "vacuous"})
 
 
-def replay(file: Path, times: int, target: str | None, mutant: str | None, cold: bool, console: Console) -> int:
+def replay(
+    file: Path,
+    times: int,
+    target: str | None,
+    mutant: str | None,
+    cold: bool,
+    console: Console,
+    script: Path | None = None,
+) -> int:
     """Play a stored case so many times and say whether the same violation came, another one, or none.
 
-    Raises CaseError for a file that is none.
+    script: where to write a file that plays it by itself, if it is violated. Raises CaseError for a file that is none,
+    ValueError for a script that is there already or cannot be written.
     """
     case, expected, recorded = _read(file, target)
+    if script is not None and (script.exists() or not script.parent.is_dir()):
+        raise ValueError(f"{script}: {'is there already' if script.exists() else 'has no such folder'}; give another name")
     chosen = target_named(target) if target else target_in_file(case.target)
     if mutant is not None:
         mutants.matching(mutant)
     case = case.model_copy(update={"target": chosen.name, "cold": cold or case.cold})
     found: Counter[tuple[str, tuple[str, ...]]] = Counter()
     last: Cell | None = None
-    _tell_changes(recorded, versions(chosen), console)
+    failed: Cell | None = None
+    now = versions(chosen)
+    _tell_changes(recorded, now, console)
     with (
         tempfile.TemporaryDirectory(prefix="killpoint-") as scratch,
         Engine(chosen, Path(scratch), environment=mutants.environment(mutant)) as engine,
     ):
         for _ in range(times):
             last = engine.play(case).cell
+            failed = last if last.violations else failed
             found[last.status, tuple(sorted({each.check for each in last.violations}))] += 1
     if last is None:
         raise HarnessFault("nothing was played")
     _tell(case, last, found, expected, times, console)
+    if script is not None:
+        _write_script(script, case, failed, chosen, now, mutants.environment(mutant), console)
     return EXIT.get(last.status, 3) if len(found) == 1 else 3
+
+
+def _write_script(
+    script: Path,
+    case: Case,
+    failed: Cell | None,
+    target: Target,
+    known: dict[str, str],
+    environment: dict[str, str],
+    console: Console,
+) -> None:
+    """Write it, or say why there is none."""
+    try:
+        text = reproducer.write(case, target, all_violations(failed) if failed else (), known, environment)
+        writer.atomic_write(script, text)
+    except (ValueError, OSError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        console.print(f"{script}: not written: {why}", markup=False)
+    else:
+        console.print(f"{script}: plays it by itself; python3 {script} --times {SCRIPT_TIMES}", markup=False)
 
 
 class _Expected(BaseModel):

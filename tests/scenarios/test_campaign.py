@@ -304,6 +304,23 @@ def test_a_reproducer_shows_the_same_violation_and_none_on_a_target_that_is_righ
     assert "changed since it was recorded: target was naive" in said and "1 of 1: held: no longer reproduced" in said
 
 
+def test_a_stored_case_that_fails_is_written_as_one_file_that_plays_it(
+    rejected: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (path,) = (rejected[2] / "repro").glob("mail-*.json")
+    script = tmp_path / "crash.py"
+    replayed = ["replay", str(path), "--script", str(script)]
+    assert main([*replayed, "--target", "reference"]) == 0
+    assert "not written: " in capsys.readouterr().out and not script.exists()
+    assert main(replayed) == 1
+    assert f"python3 {script}" in capsys.readouterr().out.replace("\n", " ")
+    played = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert (played.returncode, played.stdout.splitlines()[-1]) == (1, "reproduced 1 of 1")
+    before = script.read_bytes()
+    assert main(replayed) == 2
+    assert "is there already" in capsys.readouterr().err and script.read_bytes() == before
+
+
 def test_a_failed_cell_has_a_file_that_plays_it_by_itself_and_its_page_and_report_name_it(
     rejected: Run, tmp_path: Path
 ) -> None:

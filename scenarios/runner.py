@@ -576,10 +576,11 @@ class Stagehand:
                     each.told = True
             if held.point == WORKER_IDLE.name:
                 self._idled.add(held.process)
+            first = held.process not in self._last_point
             self._last_point[held.process] = held.point
             fault = self._pending.get(address)
             if fault is None:
-                if held.point == WORKER_IDLE.name:
+                if first or held.point == WORKER_IDLE.name:
                     self._condition.notify_all()
                 return
             self._busy += 1
@@ -655,8 +656,9 @@ class _Moment:
                 if self._ending is not None:
                     self._await_end(op.role, self._ending)
                 with hand.starting:  # two parts of a plan may want the same role back at the same time
-                    if op.extra or not hand._alive(op.role):
-                        hand._start(op.role)
+                    started = hand._start(op.role) if op.extra or not hand._alive(op.role) else None
+                if started and op.extra:
+                    self._await_first_point(started)
             case ops.Freeze():
                 for life in self._of(op.role):
                     self._freeze(life, op.do)
@@ -806,6 +808,14 @@ class _Moment:
         hand = self._hand
         came = hand.controller.wait_for(at.point, at.ordinal, hand.case.settle_s_max / 2) is not None
         hand.history.write("point.awaited", point=at.point, ordinal=at.ordinal, came=came)
+
+    def _await_first_point(self, life: Life) -> None:
+        """Wait until a second process has found something to do, or nothing: whoever stands here goes on only then."""
+        hand = self._hand
+        if life.role == "worker" and hand._tells_idle:
+            deadline = time.monotonic() + hand.case.settle_s_max / 2
+            came = hand._until(lambda: life.label in hand._last_point or life.process.exited, deadline)
+            hand._rest_awaited(came, "a second worker")
 
     def _lock_store(self, for_s: float) -> None:
         hand = self._hand

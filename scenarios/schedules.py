@@ -22,7 +22,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 
 from faults import catalogue
 from faults.catalogue import Point, point
-from faults.plan import Address, Fault, MoveClock, User
+from faults.plan import Address, Fault, MoveClock, Op, Start, User
 from faults.table import FAULTS, SESSION, FaultLine
 from scenarios.case import (
     PLANNED,
@@ -46,7 +46,7 @@ from scenarios.target import Target
 
 INPUTS_MAX = 3
 SESSIONS_MAX = 2
-MOMENTS = (0, 1, 1, 2, 2, 3, 4)
+MOMENTS = (1, 2, 2, 3, 3, 4)
 FIRST_HITS = (1, 1, 1, 1, 1, 1)
 LATER_HITS = (2, 3)
 MISSING_WEIGHT = 6
@@ -61,14 +61,24 @@ NOTES = File(path="notes.txt", text="one lamp\ntwo chairs\n")
 _FIRST_DEATHS = (
     catalogue.TURN_BEGUN,
     catalogue.PROVIDER_REQUEST_RECEIVED,
+    catalogue.STREAM_TEXT_COMMITTED,
     catalogue.REPLY_STORED,
-    catalogue.TOOL_DISPATCH_STORED,
+    catalogue.TOOL_INTENT_STORED,
     catalogue.TOOL_DISPATCH_STORED,
     catalogue.EFFECT_APPLIED,
     catalogue.EFFECT_APPLIED,
     catalogue.TOOL_RESULT_STORED,
 )
 CALLING_REPLIES = (0, 1, 1, 2)
+# Deaths after which a turn is left to recovery, and the plainest of them: most of what goes wrong takes no more than it.
+_LEAVES_A_TURN = frozenset(
+    {"worker-killed", "both-killed", "graceful-restart-expired", "downtime-3h", "downtime-30d", "killed-again"}
+)
+_PLAIN_DEATHS = ("worker-killed", "killed-again")
+_ACTS_ALONE = ("pause-at", "stop-at", "input-during")
+# Where a process may be when it is told to go.
+_FIRST_EXITS = (catalogue.TURN_BEGUN, catalogue.PROVIDER_REPLY_CHUNK, catalogue.TOOL_DISPATCH_STORED)
+_FIRST_EXITS_APP = (catalogue.INPUT_ACKNOWLEDGED, catalogue.PROVIDER_REPLY_CHUNK, catalogue.TOOL_DISPATCH_STORED)
 # Each of these wants the stage for itself: it takes the store away, or puts a second owner beside the first.
 _ALONE = frozenset({"store-unreadable", "overtaken", "raced"})
 # Not a fault: after it, an owner's lease is soon to be renewed.
@@ -90,7 +100,9 @@ _TOOLS: dict[str, tuple[str | None, dict[str, Any]]] = {
     "write": ("files", {"path": "out/{n}.txt", "text": "Forty-two.\n"}),
     "note_plugin": ("plugins", {"text": "remember lamp {n}"}),
 }
-_CALLED = (*_TOOLS, "mail", "mail")  # rather the one whose receiver nobody can ask what became of a call
+_CALLED = (*_TOOLS, "mail", "mail", "note_plugin")  # rather those of which nobody can say what became of a call
+SECOND_WORKERS = (False, False, False, True)
+SAME_IDS = (False, False, False, False, False, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +120,10 @@ class Leaning:
 
 @dataclass(slots=True)
 class _Draft:
-    """A schedule while it is drawn."""
+    """A schedule while it is drawn. alone: there is one session."""
 
     target: Target
+    alone: bool = False
     replies: dict[str, tuple[Reply, ...]] = field(default_factory=dict)
     first: Send | None = None
     sent: list[Send] = field(default_factory=list)
@@ -199,8 +212,8 @@ def _backend(seed_: str) -> str:
 @st.composite
 def schedules(draw_: st.DrawFn, target: Target, leaning: Leaning = Leaning()) -> Case:
     """The strategy: one case for this target, with nothing in it that the target cannot be asked for."""
-    draft = _Draft(target)
     sessions = [f"s{i + 1}" for i in range(draw_(st.integers(1, SESSIONS_MAX if target.sends_controls else 1)))]
+    draft = _Draft(target, alone=len(sessions) == 1)
     inputs = [_input(draw_, draft, session) for session in draw_(_sessions_of_inputs(sessions))]
     draft.first, later = inputs[0], inputs[1:] if target.sends_controls else []
     for where, fault in _moments(draw_, target, leaning):
@@ -223,7 +236,12 @@ def _input(draw_: st.DrawFn, draft: _Draft, session: str) -> Send:
     number = len(draft.replies) + 1
     text = f"input {number}"
     replies = [
-        Reply(text=draw_(st.sampled_from(("", "On it."))), calls=draw_(_calls(draft)), pieces=1)
+        Reply(
+            text=draw_(st.sampled_from(("", "On it."))),
+            calls=(calls := draw_(_calls(draft))),
+            pieces=1,
+            same_ids=len(calls) > 1 and draw_(st.sampled_from(SAME_IDS)),
+        )
         for _ in range(draw_(st.sampled_from(CALLING_REPLIES)))
     ]
     last = Reply(
@@ -259,10 +277,15 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
     else is to happen there, the point would not be reached, and nothing is planned at it."""
     taken: dict[str, str] = {}
     count = draw_(st.sampled_from(MOMENTS))
-    for place in range(0 if leaning.fault == "none" else max(count, int(leaning.fault is not None))):
-        name, fault = draw_(_pair(target, leaning, leaning.fault if place == 0 else None))
+    for place in range(0 if leaning.fault == "none" else count):
+        left = not _LEAVES_A_TURN.isdisjoint(taken.values())
+        if place == 0 and leaning.fault is not None:
+            among = [pair for pair in pairs(target) if pair[1] == leaning.fault]
+        else:
+            among = _later(target, draw_(st.sampled_from(_LATER_IN_RECOVERY if left else _LATER)))
+        name, fault = draw_(_pair(leaning, among))
         address = Address(point=name, ordinal=draw_(st.sampled_from(_ordinals(leaning, name))))
-        before = list(_before(draw_, target, point(name)))
+        before = [] if left and point(name).moment == "recovery" else list(_before(draw_, target, point(name)))
         if any(taken.get(str(each), line.name) != line.name for each, line in before):
             continue
         for each, line in (*before, (address, FAULTS[fault])):
@@ -272,6 +295,25 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
             yield each, line
         if fault in _ALONE and place == 0:
             return
+
+
+# Of which kind a later moment is: any pair, a plain death, or a user who acts with nobody dead; these last ones alone in a
+# recovery, where a turn is left to one.
+_LATER = ("any", "any", "any", "death", "user")
+_LATER_IN_RECOVERY = ("any", "death", "recovery: any", "recovery: user")
+
+
+@cache
+def _later(target: Target, kind: str) -> list[tuple[str, str]]:
+    """The pairs of this kind; all, where the target has none."""
+    where, _, what = kind.rpartition(": ")
+    faults = {"death": _PLAIN_DEATHS, "user": _ACTS_ALONE}.get(what)
+    found = [
+        (name, fault)
+        for name, fault in pairs(target)
+        if (not where or point(name).moment == where) and (faults is None or fault in faults)
+    ]
+    return found or list(pairs(target))
 
 
 def _ordinals(leaning: Leaning, name: str) -> list[int]:
@@ -284,11 +326,10 @@ def _ordinals(leaning: Leaning, name: str) -> list[int]:
     return [*FIRST_HITS, *later, *(each for each in later if each in often)]
 
 
-def _pair(target: Target, leaning: Leaning, fault: str | None) -> st.SearchStrategy[tuple[str, str]]:
-    """A point and a fault, rather one of those that are missing; of this fault alone, if it is given."""
-    choices = [pair for pair in pairs(target) if fault in (None, pair[1])]
-    missing = [pair for pair in choices if pair in leaning.missing]
-    return st.sampled_from([*missing * MISSING_WEIGHT, *choices])
+def _pair(leaning: Leaning, among: list[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
+    """A point and a fault, rather one of those that are missing."""
+    missing = [pair for pair in among if pair in leaning.missing]
+    return st.sampled_from([*missing * MISSING_WEIGHT, *among])
 
 
 def _before(draw_: st.DrawFn, target: Target, where: Point) -> Iterator[tuple[Address, FaultLine]]:
@@ -297,11 +338,8 @@ def _before(draw_: st.DrawFn, target: Target, where: Point) -> Iterator[tuple[Ad
         first = draw_(st.sampled_from([each for each in _FIRST_DEATHS if each.name in target.points]))
         yield Address(point=first.name), FAULTS["worker-killed"]
     elif where.moment == "graceful exit":
-        first, how = (
-            (catalogue.INPUT_ACKNOWLEDGED, "app-exit")
-            if where.role == "app"
-            else (catalogue.TURN_BEGUN, "graceful-restart")
-        )
+        how, firsts = ("app-exit", _FIRST_EXITS_APP) if where.role == "app" else ("graceful-restart", _FIRST_EXITS)
+        first = draw_(st.sampled_from([each for each in firsts if each.name in target.points]))
         yield Address(point=first.name), FAULTS[how]
     elif where.moment == "control":
         first = draw_(st.sampled_from([each for each in _FIRST_DEATHS if each.name in target.points]))
@@ -329,9 +367,11 @@ def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine
     if any(str(each.at) in draft.plan for each in plan):
         return
     _provide(draft, where)
-    acts: list[User] = []
+    acts: tuple[Op, ...] = ()
     if draft.target.sends_controls and line.name not in _ALONE:
-        acts = [User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later)]
+        acts = tuple(User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later))
+    if _may_be_watched(draft, where, line) and draw_(st.sampled_from(SECOND_WORKERS)):
+        acts += (MoveClock(by_s=draw_(st.sampled_from(CLOCK_S))), Start(role="worker", extra=True))
     for number, fault in enumerate(plan):
         ops = (*acts, *fault.ops) if number == 0 else fault.ops
         draft.plan[str(fault.at)] = Fault(at=fault.at, ops=ops)
@@ -340,6 +380,18 @@ def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine
         draft.controlled.add(SESSION)
     if line.name == "input-during":
         draft.replies.setdefault("and one thing more", (Reply(text="One thing more."),))
+
+
+def _may_be_watched(draft: _Draft, where: Address, line: FaultLine) -> bool:
+    """Whether another worker may be started here that looks for work, by a clock that was moved. Not where work waits in
+    two sessions: it would go on in both of them at once, in no order."""
+    return (
+        draft.target.has_clock
+        and draft.alone
+        and not draft.plan
+        and point(where.point).role != "app"
+        and line.name not in _ALONE
+    )
 
 
 def _acts_at(draw_: st.DrawFn, draft: _Draft, later: list[Send]) -> list[Step]:

@@ -210,6 +210,13 @@ def test_a_process_waits_at_its_point_until_another_has_come_to_one(engines: Eng
     assert [data["came"] for _, data in told(judged, "point.awaited")] == [True, True]
 
 
+def test_whoever_stands_at_a_point_goes_on_when_a_second_worker_has_looked_for_work(engines: Engines) -> None:
+    second = moment("provider.request.received#1", Start(role="worker", extra=True))
+    judged = play(engines, "plain/none", plan=(second,))
+    order = [(kind, data.get("role"), data.get("life")) for kind, data in told(judged, "point.reached", "point.released")]
+    assert order.index(("point.reached", "worker", 2)) < order.index(("point.released", None, None))
+
+
 def test_a_case_that_waited_in_vain_is_inconclusive(engines: Engines) -> None:
     never = Fault(at=Address(point="turn.begun"), ops=(Await(at=Address(point="effect.applied", ordinal=7)),))
     case = matrix.single(REFERENCE, "plain/none").model_copy(update={"plan": (never,), "settle_s_max": 6.0})

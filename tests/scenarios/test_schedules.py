@@ -57,13 +57,41 @@ def test_the_same_seed_with_another_leaning_leans_elsewhere() -> None:
 
 
 def test_what_is_missing_is_drawn_more_often() -> None:
-    choices = pairs(REFERENCE)
-    missing = frozenset(choices[:40])
-    played = Counter[bool]()
-    for n in range(60):
-        case = draw(REFERENCE, f"2/{n}", Leaning(missing))
-        played.update((fault.at.point, fault_of(fault)) in missing for fault in case.plan)
-    assert played[True] / played.total() > 2 * len(missing) / len(choices)
+    missing = frozenset(pairs(REFERENCE)[:40])
+
+    def share(leaning: Leaning) -> float:
+        played = Counter[bool]()
+        for n in range(80):
+            case = draw(REFERENCE, f"2/{n}", leaning)
+            played.update((fault.at.point, fault_of(fault)) in missing for fault in case.plan)
+        return played[True] / played.total()
+
+    assert share(Leaning(missing)) > 2 * share(Leaning())
+
+
+def test_a_second_worker_looks_where_one_session_waits_alone() -> None:
+    watched = [case for case in (draw(REFERENCE, f"5/{n}") for n in range(200)) if any(map(_is_watched, case.plan))]
+    assert len(watched) > 5
+    for case in watched:
+        assert [step.session for step in case.steps if isinstance(step, Open)] == ["s1"]
+        assert _is_watched(case.plan[0]) and sum(map(_is_watched, case.plan)) == 1
+
+
+def _is_watched(fault: Fault) -> bool:
+    """Whether a second worker is started here by another clock, beside an owner who is not frozen."""
+    done = [op.do for op in fault.ops]
+    second = any(isinstance(op, Start) and op.extra for op in fault.ops)
+    return second and "clock" in done and "freeze" not in done
+
+
+def test_what_a_turn_leaves_to_recovery_meets_more_in_it() -> None:
+    """Where a death leaves a turn unfinished, a third of what follows falls into the recovery from that, without a death
+    more that would bring it about."""
+    later = Counter[str]()
+    for n in range(200):
+        plan = draw(REFERENCE, f"6/{n}", Leaning(fault="worker-killed")).plan
+        later.update(point(fault.at.point).moment for fault in plan[1:])
+    assert later["recovery"] > later.total() / 3
 
 
 def test_later_hits_are_drawn_where_some_schedule_has_come_to_them() -> None:

@@ -832,15 +832,18 @@ def a_stored_reply_is_asked_for_again(t: Tape, draw: Draw) -> Witnesses:
     return stored, t.again(mine, later, n=700, attempt="a_700")
 
 
-@pytest.mark.parametrize("why", ["cut", "other step", "before"])
+@pytest.mark.parametrize("why", ["cut", "other step", "before", "senseless"])
 @FEW
 @given(t=STORED)
 def test_what_is_no_second_asking(t: Tape, why: str) -> None:
-    """A reply that never came whole, a later step of the same script, and a request from before the storing."""
+    """A reply that never came whole, or made no sense; a later step of the script; a request from before the storing."""
     stored = reached(t, "reply.stored")
     mine = t.get("provider.request", attempt=stored["data"]["detail"]["attempt"])
-    if why == "cut":
-        change(t.get("provider.billed", n=mine["data"]["n"]), complete=False)
+    if why in ("cut", "senseless"):
+        if why == "cut":
+            change(t.get("provider.billed", n=mine["data"]["n"]), complete=False)
+        else:
+            change(t.get("provider.answered", n=mine["data"]["n"]), call_ids=["call_1", "call_1"])
         t.again(mine, t.get("kill"), n=700, attempt="a_700")
     elif why == "before":
         t.again(mine, mine, n=700, attempt="a_700")

@@ -22,7 +22,7 @@ from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS, Primit
 
 from faults import catalogue
 from faults.catalogue import Point, point
-from faults.plan import Address, Fault, MoveClock, Op, Start, User
+from faults.plan import Address, Fault, MoveClock, Op, Reboot, Start, User
 from faults.table import FAULTS, SESSION, FaultLine
 from scenarios.case import (
     PLANNED,
@@ -120,10 +120,11 @@ class Leaning:
 
 @dataclass(slots=True)
 class _Draft:
-    """A schedule while it is drawn. alone: there is one session."""
+    """A schedule while it is drawn. alone: there is one session. watched: a second worker is started in it."""
 
     target: Target
     alone: bool = False
+    watched: bool = False
     replies: dict[str, tuple[Reply, ...]] = field(default_factory=dict)
     first: Send | None = None
     sent: list[Send] = field(default_factory=list)
@@ -278,14 +279,16 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
     taken: dict[str, str] = {}
     count = draw_(st.sampled_from(MOMENTS))
     for place in range(0 if leaning.fault == "none" else count):
-        left = not _LEAVES_A_TURN.isdisjoint(taken.values())
+        left = sum(line in _LEAVES_A_TURN for line in taken.values())
         if place == 0 and leaning.fault is not None:
             among = [pair for pair in pairs(target) if pair[1] == leaning.fault]
         else:
             among = _later(target, draw_(st.sampled_from(_LATER_IN_RECOVERY if left else _LATER)))
         name, fault = draw_(_pair(leaning, among))
-        address = Address(point=name, ordinal=draw_(st.sampled_from(_ordinals(leaning, name))))
-        before = [] if left and point(name).moment == "recovery" else list(_before(draw_, target, point(name)))
+        recovers = point(name).moment == "recovery"
+        ordinals = [each for each in _ordinals(leaning, name) if each <= max(1, left) or not recovers]
+        address = Address(point=name, ordinal=draw_(st.sampled_from(ordinals)))
+        before = [] if left and recovers else list(_before(draw_, target, point(name)))
         if any(taken.get(str(each), line.name) != line.name for each, line in before):
             continue
         for each, line in (*before, (address, FAULTS[fault])):
@@ -364,13 +367,14 @@ def _provide(draft: _Draft, at: Address) -> None:
 
 def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine, later: list[Send]) -> None:
     plan = line.plan(where, point(where.point))
-    if any(str(each.at) in draft.plan for each in plan):
+    if any(str(each.at) in draft.plan for each in plan) or (draft.watched and _reboots(plan)):
         return
     _provide(draft, where)
     acts: tuple[Op, ...] = ()
     if draft.target.sends_controls and line.name not in _ALONE:
         acts = tuple(User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later))
-    if _may_be_watched(draft, where, line) and draw_(st.sampled_from(SECOND_WORKERS)):
+    if _may_be_watched(draft, where, line) and not _reboots(plan) and draw_(st.sampled_from(SECOND_WORKERS)):
+        draft.watched = True
         acts += (MoveClock(by_s=draw_(st.sampled_from(CLOCK_S))), Start(role="worker", extra=True))
     for number, fault in enumerate(plan):
         ops = (*acts, *fault.ops) if number == 0 else fault.ops
@@ -380,6 +384,11 @@ def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine
         draft.controlled.add(SESSION)
     if line.name == "input-during":
         draft.replies.setdefault("and one thing more", (Reply(text="One thing more."),))
+
+
+def _reboots(plan: tuple[Fault, ...]) -> bool:
+    """Whether the host restarts in it, which a second worker would not survive."""
+    return any(isinstance(op, Reboot) for fault in plan for op in fault.ops)
 
 
 def _may_be_watched(draft: _Draft, where: Address, line: FaultLine) -> bool:

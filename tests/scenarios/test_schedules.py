@@ -75,6 +75,7 @@ def test_a_second_worker_looks_where_one_session_waits_alone() -> None:
     for case in watched:
         assert [step.session for step in case.steps if isinstance(step, Open)] == ["s1"]
         assert _is_watched(case.plan[0]) and sum(map(_is_watched, case.plan)) == 1
+        assert not any(op.do == "reboot" for fault in case.plan for op in fault.ops), "it would not survive that"
 
 
 def _is_watched(fault: Fault) -> bool:

@@ -240,7 +240,8 @@ class _Attempt:
     def keep(self, reply: Reply) -> bool:
         """Store the whole reply with its receipt in one commit, then tell the ledger. False if the work has failed by it.
 
-        Where another generation owns the work, the reply is dropped and its receipt kept (C31).
+        Where another generation owns the work, the reply is dropped and its receipt kept (C31). A reply that makes no sense
+        fails the work in the commit that stores it, so that nobody asks for another after a death (HIS-6, REC-13).
         """
         held = self._run.held
         detail = {"attempt": self.name}
@@ -250,19 +251,24 @@ class _Attempt:
         twice = _twice(reply)
         try:
             with self._run.store.write() as tx:
-                ownership.fence(tx, held)
+                wanted = ownership.fence(tx, held)["desired_state"] == "run"
                 self._store(tx, reply, keep=twice is None)
+                if twice is not None and wanted:
+                    message = f"the model used the call id {twice!r} twice in one reply, so no result could be told apart"
+                    _failed(tx, self._run, self._turn, "duplicate_call_id", message)
         except Fenced:
             if reply.counts is not None:
                 usage.take_late(self._run.store, held.session, self.name, reply.counts)
             raise
         reach("reply.stored", held.work_id, detail)
         reach("outbox.row.stored", held.work_id, {**detail, "kind": "receipt" if reply.counts else "close"})
-        outbox.deliver(self._run.store, held.work_id, held)
-        if twice is not None:
-            message = f"the model used the call id {twice!r} twice in one reply, so no result could be told apart"
-            _fail(self._run, self._turn, "duplicate_call_id", message)
-        return twice is None
+        if twice is None:
+            outbox.deliver(self._run.store, held.work_id, held)
+            return True
+        if not wanted:
+            raise LetGo("control")
+        _deliver_ended(self._run)
+        return False
 
     def _store(self, tx: Tx, reply: Reply, keep: bool) -> None:
         held, turn_id = self._run.held, self._turn["turn_id"]
@@ -333,8 +339,17 @@ def _fail(run: Run, turn: Row, reason_code: str, reason: str) -> None:
     with run.store.write() as tx:
         if ownership.fence(tx, run.held)["desired_state"] != "run":
             raise LetGo("control")
-        transcript.break_off(tx, turn, "interrupted")
-        control.tell(tx, turn, "failed", f"The request {{where}} was not finished: {reason_code}.")
-        ownership.release(tx, run.held, "failed", reason_code, reason)
+        _failed(tx, run, turn, reason_code, reason)
+    _deliver_ended(run)
+
+
+def _failed(tx: Tx, run: Run, turn: Row, reason_code: str, reason: str) -> None:
+    transcript.break_off(tx, turn, "interrupted")
+    control.tell(tx, turn, "failed", f"The request {{where}} was not finished: {reason_code}.")
+    ownership.release(tx, run.held, "failed", reason_code, reason)
+
+
+def _deliver_ended(run: Run) -> None:
+    """What is left to do for a work that has been given back with its last commit."""
     outbox.deliver(run.store, run.held.work_id)
     reach("work.released", run.held.work_id)

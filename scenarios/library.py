@@ -598,7 +598,8 @@ _SCENARIOS: tuple[Scenario, ...] = (
             }
         ),
         _one_input("do both"),
-        faults=(),
+        faults=("worker-killed", "pause-at"),
+        points=("provider.request.received", "reply.*", "usage.receipt.*", "outbox.*", "work.released"),
         needs=frozenset({"files"}),
     ),
 )

@@ -147,10 +147,14 @@ class Request:
         return self.refused is not None or bool(self.answered and (self.answered.get("status") or 200) >= 400)
 
     @property
+    def call_ids(self) -> list[str]:
+        """The ids of the calls in the provider's reply, in order."""
+        return list((self.answered.get("call_ids") if self.answered else None) or [])
+
+    @property
     def senseless(self) -> bool:
         """Whether the provider's reply holds one call id twice, so that nobody can work with it (HIS-6)."""
-        ids = (self.answered.get("call_ids") if self.answered else None) or []
-        return len(set(ids)) < len(ids)
+        return len(set(self.call_ids)) < len(self.call_ids)
 
     def texts(self, role: str) -> list[str]:
         """The texts of the messages of this role, in order."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from scenarios.checks.base import Findings, check
-from scenarios.checks.evidence import WORLD, Command, Evidence, Hold, Input, detail, process
+from scenarios.checks.evidence import WORLD, Command, Evidence, Hold, Input, Request, detail, process
 from scenarios.history import Record
 from scenarios.snapshot import WorkView
 
@@ -372,6 +372,7 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
                     at=moved,
                 )
             else:
+                asked += [r for r in e.requests_of(each) if r.record.seq < moved.seq and _outlasts(r, moved)]
                 found.verify(
                     work.state == "done" and bool(asked),
                     f"{each.session}: {each.request_id} goes on to its end, {moved['by_s']:g} s later",
@@ -379,6 +380,11 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
                     since=accepted,
                     at=moved,
                 )
+
+
+def _outlasts(request: Request, moved: Record) -> bool:
+    """Whether its reply came whole, and only after this: it was under way while the time passed, with nobody dead."""
+    return request.complete and request.billed is not None and request.billed.seq > moved.seq
 
 
 @check(

@@ -246,9 +246,8 @@ def same_call_id_twice_is_an_error(e: Evidence, found: Findings) -> None:
         owner = e.input_of(request)
         if not request.senseless or owner is None or e.controlled(owner.session):
             continue
-        ids = request.answered["call_ids"] if request.answered else []
         work = e.work(owner)
-        ran = [effect for _, effect in e.effects if effect.call_id in ids and effect.dispatches]
+        ran = [effect for _, effect in e.effects if effect.call_id in request.call_ids and effect.dispatches]
         said = work is not None and work.state in {"failed", "recovery_failed"} and bool(work.reason_code)
         written = _written_after(e, request, owner)
         found.verify(
@@ -327,10 +326,11 @@ def _end_of_repair(e: Evidence, taken: Record) -> int:
 def told_results_are_stored(e: Evidence, found: Findings) -> None:
     made = {call.call_id: name for name, item in e.items for call in item.calls}
     stored = {item.call_id for _, item in e.items if item.kind in RESULTS}
+    to_come = _calls_to_come(e)
     for request in e.requests:
         for message in request.messages:
             call = message.get("tool_call_id")
-            if message.get("role") == "tool" and call in made:
+            if message.get("role") == "tool" and call in made and call not in to_come:
                 found.verify(
                     call in stored,
                     f"{made[call]}: the result of {call} stands in the transcript, since request {request.n} tells it",
@@ -338,6 +338,15 @@ def told_results_are_stored(e: Evidence, found: Findings) -> None:
                     since=request.record,
                     at=e.final_record,
                 )
+
+
+def _calls_to_come(e: Evidence) -> set[str]:
+    """Calls that nobody has made yet because a user has paused their work: what is told of one meanwhile is no result."""
+    dispatched = {effect.call_id for _, effect in e.effects if effect.dispatches}
+    paused = {work_id for work_id, (_, work) in e.works.items() if work.state == "paused"}
+    owned = [(request, e.input_of(request)) for request in e.requests]
+    left = {call for request, owner in owned if owner and e.work_id(owner) in paused for call in request.call_ids}
+    return left - dispatched
 
 
 @check(

@@ -187,3 +187,16 @@ def test_a_call_that_is_said_not_to_have_started_is_no_disagreement() -> None:
     assert "done-means-done" in tape.violated()  # a real result without an effect is a claim
     next(i for i in tape.view()["transcript"] if i["kind"] == "tool_result")["placeholder"] = True
     assert "done-means-done" not in tape.violated()
+
+
+def test_what_is_told_of_a_call_that_a_pause_has_left_to_later_is_no_result() -> None:
+    tape = turn(call("mail", to="ann"), die="effect.received#1")
+    tape.get("provider.answered")["data"]["call_ids"] = ["call_1_0"]
+    view = tape.view()
+    view["transcript"] = [item for item in view["transcript"] if item["kind"] != "tool_result"]
+    view["works"][0]["state"] = "paused"
+    assert "told-results-are-stored" in tape.violated()  # it was sent to its receiver: what is made of it has to be stored
+    view["effects"][0].update(state="not_started", dispatches=0)
+    assert "told-results-are-stored" not in tape.violated()
+    view["works"][0]["state"] = "done"
+    assert "told-results-are-stored" in tape.violated()

@@ -690,6 +690,16 @@ def test_a_downtime_that_is_shorter_is_not_examined(t: Tape) -> None:
     caught(t, "no-hidden-expiry", (heard_of(t, "r1"), t.get("clock.moved")))
 
 
+@FEW
+@given(t=downtimes(how=("run",)))
+def test_a_request_that_outlasts_the_time_goes_on_by_itself(t: Tape) -> None:
+    asked = t.get("provider.request", -1)
+    t.move(t.get("clock.moved"), asked)
+    held(t, "no-hidden-expiry")
+    change(t.get("provider.billed", n=asked["data"]["n"]), complete=False)
+    caught(t, "no-hidden-expiry", (heard_of(t, "r1"), t.get("clock.moved")))
+
+
 @pytest.mark.parametrize("why", ["accepted later", "finished before", "excused", "resumed"])
 @FEW
 @given(t=downtimes(how=("run",)))

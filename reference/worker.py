@@ -137,18 +137,19 @@ async def _next(process: Process, lookout: Lookout, exits: int) -> Row | None:
         row, pending = lookout.next(store)
         if row is not None:
             return row
-        _tidy(store)
-        if not resting:
+        if _tidy(store) or not resting:
             reach("worker.idle")
             resting = True
         await _idle(process, token, pending)
 
 
-def _tidy(store: Store) -> None:
-    """Bring to its place what an earlier owner left and no owner is about to take up."""
-    for work_id in outbox.strays(store):
+def _tidy(store: Store) -> bool:
+    """Bring to its place what an earlier owner left and no owner is about to take up; whether there was something."""
+    strays = outbox.strays(store)
+    for work_id in strays:
         outbox.deliver(store, work_id)
     effects.take_late_at_rest(store)
+    return bool(strays)
 
 
 async def _idle(process: Process, token: object, pending: bool) -> None:

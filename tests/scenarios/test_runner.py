@@ -217,6 +217,14 @@ def test_whoever_stands_at_a_point_goes_on_when_a_second_worker_has_looked_for_w
     assert order.index(("point.reached", "worker", 2)) < order.index(("point.released", None, None))
 
 
+def test_a_worker_that_delivers_for_another_one_says_afterwards_that_it_has_nothing_to_do(engines: Engines) -> None:
+    """A work that fails is given back before its last receipt is delivered, and whoever rests may be first to do so."""
+    second = moment("turn.begun#1", Start(role="worker", extra=True))
+    judged = play(engines, "same-call-id/none", plan=(second,))
+    ((_, settled),) = told(judged, "case.settled")
+    assert settled["settled"]
+
+
 def test_a_case_that_waited_in_vain_is_inconclusive(engines: Engines) -> None:
     never = Fault(at=Address(point="turn.begun"), ops=(Await(at=Address(point="effect.applied", ordinal=7)),))
     case = matrix.single(REFERENCE, "plain/none").model_copy(update={"plan": (never,), "settle_s_max": 6.0})

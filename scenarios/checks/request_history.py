@@ -208,7 +208,9 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             if item.kind != "assistant" or item.complete or not item.text or not cut or served[-1] in cut:
                 continue
             source = [r for r in cut if _may_have_sent(e, session, r, item)]
-            if not source:
+            # The last request may itself have been let go of before its reply was read to the end: no later one tells it.
+            of_the_last = e.reply(served[-1]).text not in whole and _may_have_sent(e, session, served[-1], item)
+            if not source or of_the_last:
                 continue
             found.verify(
                 _marked(served[-1], item.text, whole),
@@ -342,11 +344,11 @@ def told_results_are_stored(e: Evidence, found: Findings) -> None:
 
 def _calls_to_come(e: Evidence) -> set[str]:
     """Calls that nobody has made yet because a user has paused their work: what is told of one meanwhile is no result."""
-    dispatched = {effect.call_id for _, effect in e.effects if effect.dispatches}
+    begun = {effect.call_id for _, effect in e.effects if effect.state != "not_started"}
     paused = {work_id for work_id, (_, work) in e.works.items() if work.state == "paused"}
     owned = [(request, e.input_of(request)) for request in e.requests]
     left = {call for request, owner in owned if owner and e.work_id(owner) in paused for call in request.call_ids}
-    return left - dispatched
+    return left - begun
 
 
 @check(

@@ -196,7 +196,20 @@ def test_what_is_told_of_a_call_that_a_pause_has_left_to_later_is_no_result() ->
     view["transcript"] = [item for item in view["transcript"] if item["kind"] != "tool_result"]
     view["works"][0]["state"] = "paused"
     assert "told-results-are-stored" in tape.violated()  # it was sent to its receiver: what is made of it has to be stored
-    view["effects"][0].update(state="not_started", dispatches=0)
+    view["effects"][0]["state"] = "not_started"
     assert "told-results-are-stored" not in tape.violated()
     view["works"][0]["state"] = "done"
     assert "told-results-are-stored" in tape.violated()
+
+
+def test_a_piece_that_may_be_of_the_last_request_need_not_be_told_by_it() -> None:
+    tape = turn(last="one two", die="stream.text.committed#1")
+    view = tape.view()
+    piece, last = next(i for i in view["transcript"] if not i["complete"]), tape.get("provider.request", -1)
+    last["data"]["body"]["messages"] = [m for m in last["data"]["body"]["messages"] if m["role"] == "user"]
+    view["attempts"][-1]["turn_id"] = piece["turn_id"]
+    assert "partial-told-and-marked" in tape.violated()
+    view["transcript"] = [i for i in view["transcript"] if i["kind"] != "assistant" or i is piece]
+    assert "partial-told-and-marked" not in tape.violated()
+    view["attempts"][-1]["turn_id"] = "another"
+    assert "partial-told-and-marked" in tape.violated()

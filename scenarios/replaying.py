@@ -48,8 +48,8 @@ def replay(
 ) -> int:
     """Play a stored case so many times and say whether the same violation came, another one, or none.
 
-    script: where to write a file that plays it by itself, if it is violated. Raises CaseError for a file that is none,
-    ValueError for a script that is there already or cannot be written.
+    script: where to write a file that plays it by itself, if it is violated; where that cannot be written, it is said.
+    Raises CaseError for a file that is none, ValueError for a script that is there already or whose folder is not.
     """
     case, expected, recorded = _read(file, target)
     if script is not None and (script.exists() or not script.parent.is_dir()):

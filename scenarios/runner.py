@@ -279,7 +279,7 @@ class Stagehand:
         self._until(lambda: self.client.caught_up(news) or self._telling_is_held(), time.monotonic() + TIDY_S_MAX)
 
     def _telling_is_held(self) -> bool:
-        points = [point(each.point) for each in self.controller.held()]
+        points = [point(each.point) for each in self.controller.held() if each.kept]
         return any(each.role == "app" and each.moment in TELLING for each in points)
 
     def _quit(self, insisting: bool = True) -> Ending:
@@ -354,10 +354,12 @@ class Stagehand:
                     return True
         return False
 
-    def _rest_awaited(self, came: bool, by: str) -> None:
-        """Write down that the bound passed before all was at rest: what follows comes at a moment that the clock chose."""
+    def _rest_awaited(self, came: bool, by: str, within_s: float | None = None) -> None:
+        """Write down that the bound passed before all was at rest: what follows comes at a moment that the clock chose.
+
+        within_s: the bound; None for the case's own."""
         if not came:
-            self.history.write("rest.missed", by=by, within_s_max=self.case.settle_s_max)
+            self.history.write("rest.missed", by=by, within_s_max=within_s or self.case.settle_s_max)
 
     def _idle(self, beside: bool = False) -> bool:
         """Whether no part of the plan is under way and every worker that can act has said that it has nothing to do. A
@@ -583,6 +585,8 @@ class Stagehand:
                 if first or held.point == WORKER_IDLE.name:
                     self._condition.notify_all()
                 return
+            # The process speaks over one connection: as soon as it is let go, somebody must be there to hear it again.
+            held.keep()
             self._busy += 1
             self._condition.notify_all()
         self.history.write(
@@ -592,8 +596,6 @@ class Stagehand:
             nonce=held.nonce,
             ops=[] if self.case.disarmed else [op.model_dump(mode="json") for op in fault.ops],
         )
-        # The process speaks over one connection: as soon as it is let go, somebody must be there to hear it again.
-        held.keep()
         threading.Thread(target=self._carry_out, args=(held, fault), name=f"plan {address}", daemon=True).start()
 
     def _carry_out(self, held: Held, fault: ops.Fault) -> None:
@@ -813,9 +815,9 @@ class _Moment:
         """Wait until a second process has found something to do, or nothing: whoever stands here goes on only then."""
         hand = self._hand
         if life.role == "worker" and hand._tells_idle:
-            deadline = time.monotonic() + hand.case.settle_s_max / 2
-            came = hand._until(lambda: life.label in hand._last_point or life.process.exited, deadline)
-            hand._rest_awaited(came, "a second worker")
+            within_s = hand.case.settle_s_max / 2
+            came = hand._until(lambda: life.label in hand._last_point or life.process.exited, time.monotonic() + within_s)
+            hand._rest_awaited(came, "a second worker, until it comes to its first point", within_s)
 
     def _lock_store(self, for_s: float) -> None:
         hand = self._hand

@@ -70,10 +70,12 @@ _FIRST_DEATHS = (
     catalogue.TOOL_RESULT_STORED,
 )
 CALLING_REPLIES = (0, 1, 1, 2)
-# Deaths after which a turn is left to recovery, and the plainest of them: most of what goes wrong takes no more than it.
+# Deaths after which a turn is left to recovery, where one is under way, and the plainest of them: most of what goes wrong
+# takes no more than that.
 _LEAVES_A_TURN = frozenset(
     {"worker-killed", "both-killed", "graceful-restart-expired", "downtime-3h", "downtime-30d", "killed-again"}
 )
+_NO_TURN = frozenset({"worker.idle", "work.claimed", "work.released", "turn.committed", "control.applied"})
 _PLAIN_DEATHS = ("worker-killed", "killed-again")
 _ACTS_ALONE = ("pause-at", "stop-at", "input-during")
 # Where a process may be when it is told to go.
@@ -279,7 +281,7 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
     taken: dict[str, str] = {}
     count = draw_(st.sampled_from(MOMENTS))
     for place in range(0 if leaning.fault == "none" else count):
-        left = sum(line in _LEAVES_A_TURN for line in taken.values())
+        left = sum(_leaves_a_turn(Address.parse(at), line) for at, line in taken.items())
         if place == 0 and leaning.fault is not None:
             among = [pair for pair in pairs(target) if pair[1] == leaning.fault]
         else:
@@ -298,6 +300,12 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
             yield each, line
         if fault in _ALONE and place == 0:
             return
+
+
+def _leaves_a_turn(at: Address, line: str) -> bool:
+    """Whether this death leaves a turn to recovery: one of a worker that is in it."""
+    where = point(at.point)
+    return line in _LEAVES_A_TURN and where.role != "app" and where.moment != "graceful exit" and where.name not in _NO_TURN
 
 
 # Of which kind a later moment is: any pair, a plain death, or a user who acts with nobody dead; these last ones alone in a
@@ -479,13 +487,18 @@ def _afterwards(draft: _Draft) -> Iterator[Step]:
             yield Control(session=session, action="resume")
 
 
+def _without_users(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    return tuple(op for op in ops if op.do != "user")
+
+
 def fault_of(fault: Fault) -> str:
     """The name that the table of faults has for what is done at this address, whoever acts there first; PLANNED if it has
     none."""
     where = point(fault.at.point)
     lines = [line for line in FAULTS.values() if line.applies(where)]
-    others = tuple(op for op in fault.ops if op.do != "user")
-    for ops in (fault.ops, others):
+    # That a second worker looks for work is no other fault.
+    unwatched = tuple(op for op in fault.ops if not (isinstance(op, MoveClock) or (isinstance(op, Start) and op.extra)))
+    for ops in (each for known in (fault.ops, unwatched) for each in (known, _without_users(known))):
         for line in lines:
             if ops and ops == next(each.ops for each in line.plan(fault.at, where) if each.at == fault.at):
                 return line.name

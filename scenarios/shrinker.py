@@ -153,7 +153,9 @@ def _all_at_one_moment(case: Case) -> Iterator[Case]:
     """All inputs but the first, which is under way there, are sent at one moment, and nothing else is done by anybody."""
     acts = [op for fault in case.plan for op in fault.ops if op.do == "user" and op.step["do"] == "send"]
     acts += [User(step=send.model_dump(mode="json")) for send in _sends(case)[1:]]
-    later = {op.step["request"]: op for op in acts}
+    later = {(op.step["session"], op.step["request"]): op for op in acts}
+    for first in _sends(case)[:1]:
+        later.pop((first.session, first.request), None)
     opens = tuple(step for step in case.steps if isinstance(step, Open))
     for fault in case.plan if later else ():
         broken = tuple(op for op in fault.ops if op.do != "user") or (Release(),)

@@ -372,7 +372,7 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
                     at=moved,
                 )
             else:
-                asked += [r for r in e.requests_of(each) if r.record.seq < moved.seq and _outlasts(r, moved)]
+                asked += [r for r in e.requests_of(each) if r.record.seq < moved.seq and _outlasts(e, r, moved)]
                 found.verify(
                     work.state == "done" and bool(asked),
                     f"{each.session}: {each.request_id} goes on to its end, {moved['by_s']:g} s later",
@@ -382,9 +382,12 @@ def no_hidden_expiry(e: Evidence, found: Findings) -> None:
                 )
 
 
-def _outlasts(request: Request, moved: Record) -> bool:
+def _outlasts(e: Evidence, request: Request, moved: Record) -> bool:
     """Whether its reply came whole, and only after this: it was under way while the time passed, with nobody dead."""
-    return request.complete and request.billed is not None and request.billed.seq > moved.seq
+    if request.billed is None or not request.complete or request.billed.seq < moved.seq:
+        return False
+    ended = [r.seq for r in e.history.of("process.exited") if r["role"] == "worker"]
+    return not any(request.record.seq < seq < request.billed.seq for seq in ended)
 
 
 @check(

@@ -510,8 +510,10 @@ def stored_reply_reused(e: Evidence, found: Findings) -> None:
     for stored in e.reached_at("reply.stored"):
         request = by_attempt.get(str(detail(stored).get("attempt")))
         each = e.input_of(request) if request else None
-        if request is None or each is None or not request.complete or request.senseless:
-            continue  # nobody can go on from a reply that makes no sense; asked to try again, one has to ask again (HIS-6)
+        if request is None or each is None or not request.complete:
+            continue
+        if request.senseless and e.controlled(each.session):
+            continue  # nobody can go on from a reply that makes no sense: told to go on, one has to ask again (HIS-6)
         again = [r for r in e.requests_of(each) if r.record.seq > stored.seq and r.step == request.step]
         found.verify(
             not again,

@@ -210,7 +210,7 @@ def partial_told_and_marked(e: Evidence, found: Findings) -> None:
             source = [r for r in cut if _may_have_sent(e, session, r, item)]
             # The last request may itself have been let go of before its reply was read to the end: no later one tells it.
             of_the_last = e.reply(served[-1]).text not in whole and _may_have_sent(e, session, served[-1], item)
-            if not source or of_the_last:
+            if not source or (of_the_last and not _stored_before(e, source, served[-1])):
                 continue
             found.verify(
                 _marked(served[-1], item.text, whole),
@@ -228,6 +228,12 @@ def _may_have_sent(e: Evidence, session: SessionView, request: Request, item: It
     sent = (request.billed.get("output_tokens") or 0) if request.billed else 0
     own = turn == item.turn_id or None in (turn, item.turn_id)
     return own and 0 < words(item.text) <= sent and e.reply(request).text.startswith(item.text)
+
+
+def _stored_before(e: Evidence, source: list[Request], last: Request) -> bool:
+    """Whether text of one of these requests was stored before the last one was made."""
+    stored = {detail(r).get("attempt") for r in e.reached_at("stream.text.committed") if r.seq < last.record.seq}
+    return any(request.attempt in stored for request in source)
 
 
 def _marked(request: Request, text: str, whole: set[str]) -> bool:
@@ -332,7 +338,9 @@ def told_results_are_stored(e: Evidence, found: Findings) -> None:
     for request in e.requests:
         for message in request.messages:
             call = message.get("tool_call_id")
-            if message.get("role") == "tool" and call in made and call not in to_come:
+            if message.get("role") != "tool" or call not in made:
+                continue
+            if not (call in to_come and _says_unknown(content(message))):
                 found.verify(
                     call in stored,
                     f"{made[call]}: the result of {call} stands in the transcript, since request {request.n} tells it",

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.catalogue import point
-from faults.plan import Fault, Kill, Start, User
+from faults.plan import Address, Fault, Kill, MoveClock, Start, User
 from faults.table import FAULTS
 from scenarios.case import PLANNED, Case, Control, Open, Send, parse
 from scenarios.schedules import Leaning, draw, fault_of, pairs, schedules, turns
@@ -86,13 +86,24 @@ def _is_watched(fault: Fault) -> bool:
 
 
 def test_what_a_turn_leaves_to_recovery_meets_more_in_it() -> None:
-    """Where a death leaves a turn unfinished, a third of what follows falls into the recovery from that, without a death
-    more that would bring it about."""
+    """Where a death leaves a turn unfinished, a third of what follows falls into the recovery from that. No point of a
+    recovery stands alone: some death before it leaves a turn."""
     later = Counter[str]()
     for n in range(200):
         plan = draw(REFERENCE, f"6/{n}", Leaning(fault="worker-killed")).plan
         later.update(point(fault.at.point).moment for fault in plan[1:])
+        deaths = [fault.at.point for fault in plan if any(isinstance(op, Kill) for op in fault.ops)]
+        if any(point(fault.at.point).moment == "recovery" for fault in plan):
+            assert set(deaths) - {"turn.committed", "work.released", "work.claimed", "worker.idle"}, plan
     assert later["recovery"] > later.total() / 3
+
+
+def test_a_second_worker_leaves_the_fault_its_name() -> None:
+    watched = (MoveClock(by_s=10800.0), Start(role="worker", extra=True))
+    for name in ("worker-killed", "pause-at", "both-killed"):
+        fault = FAULTS[name].plan(Address(point="turn.begun"), point("turn.begun"))[0]
+        assert fault_of(Fault(at=fault.at, ops=(*watched, *fault.ops))) == name
+    assert fault_of(Fault(at=Address(point="turn.begun"), ops=watched)) == PLANNED
 
 
 def test_later_hits_are_drawn_where_some_schedule_has_come_to_them() -> None:

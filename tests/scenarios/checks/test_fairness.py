@@ -198,7 +198,10 @@ def test_what_is_told_of_a_call_that_a_pause_has_left_to_later_is_no_result() ->
     assert "told-results-are-stored" in tape.violated()  # it was sent to its receiver: what is made of it has to be stored
     view["effects"][0]["state"] = "not_started"
     assert "told-results-are-stored" not in tape.violated()
-    view["works"][0]["state"] = "done"
+    told = tape.get("provider.request", -1)["data"]["body"]["messages"][-1]
+    unknown, told["content"] = told["content"], "it is sent"
+    assert "told-results-are-stored" in tape.violated()  # a real result
+    told["content"], view["works"][0]["state"] = unknown, "done"
     assert "told-results-are-stored" in tape.violated()
 
 
@@ -210,6 +213,8 @@ def test_a_piece_that_may_be_of_the_last_request_need_not_be_told_by_it() -> Non
     view["attempts"][-1]["turn_id"] = piece["turn_id"]
     assert "partial-told-and-marked" in tape.violated()
     view["transcript"] = [i for i in view["transcript"] if i["kind"] != "assistant" or i is piece]
+    assert "partial-told-and-marked" in tape.violated()  # it was stored before there was a last request
+    tape.drop(*tape.all("point.reached", point="stream.text.committed"))
     assert "partial-told-and-marked" not in tape.violated()
     view["attempts"][-1]["turn_id"] = "another"
     assert "partial-told-and-marked" in tape.violated()

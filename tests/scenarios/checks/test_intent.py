@@ -696,7 +696,12 @@ def test_a_request_that_outlasts_the_time_goes_on_by_itself(t: Tape) -> None:
     asked = t.get("provider.request", -1)
     t.move(t.get("clock.moved"), asked)
     held(t, "no-hidden-expiry")
-    change(t.get("provider.billed", n=asked["data"]["n"]), complete=False)
+    billed = t.get("provider.billed", n=asked["data"]["n"])
+    dead = t.put("process.exited", asked, role="worker", life=2, pid=202, status=9, signal="SIGKILL", exit_code=None)
+    assert t.seq(asked) < t.seq(dead) < t.seq(billed)
+    caught(t, "no-hidden-expiry", (heard_of(t, "r1"), t.get("clock.moved")))
+    t.drop(dead)
+    change(billed, complete=False)
     caught(t, "no-hidden-expiry", (heard_of(t, "r1"), t.get("clock.moved")))
 
 

@@ -844,6 +844,9 @@ def test_what_is_no_second_asking(t: Tape, why: str) -> None:
             change(t.get("provider.billed", n=mine["data"]["n"]), complete=False)
         else:
             change(t.get("provider.answered", n=mine["data"]["n"]), call_ids=["call_1", "call_1"])
+            t.put(
+                "client.invoked", stored, call=970, client="c1", op="control", session="s1", action="resume", version=None
+            )
         t.again(mine, t.get("kill"), n=700, attempt="a_700")
     elif why == "before":
         t.again(mine, mine, n=700, attempt="a_700")

@@ -61,11 +61,11 @@ def replay(
     found: Counter[tuple[str, tuple[str, ...]]] = Counter()
     last: Cell | None = None
     failed: Cell | None = None
-    now = versions(chosen)
+    now, environment = versions(chosen), mutants.environment(mutant)
     _tell_changes(recorded, now, console)
     with (
         tempfile.TemporaryDirectory(prefix="killpoint-") as scratch,
-        Engine(chosen, Path(scratch), environment=mutants.environment(mutant)) as engine,
+        Engine(chosen, Path(scratch), environment=environment) as engine,
     ):
         for _ in range(times):
             last = engine.play(case).cell
@@ -75,7 +75,7 @@ def replay(
         raise HarnessFault("nothing was played")
     _tell(case, last, found, expected, times, console)
     if script is not None:
-        _write_script(script, case, failed, chosen, now, mutants.environment(mutant), console)
+        _write_script(script, case, failed, chosen, now, environment, console)
     return EXIT.get(last.status, 3) if len(found) == 1 else 3
 
 

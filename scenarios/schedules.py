@@ -278,10 +278,10 @@ def _call(draft: _Draft, tool: str) -> Call:
 def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tuple[Address, FaultLine]]:
     """Where something breaks, and how. What has to have happened before a point can be reached comes first; where something
     else is to happen there, the point would not be reached, and nothing is planned at it."""
-    taken: dict[str, str] = {}
+    taken: dict[Address, str] = {}
     count = draw_(st.sampled_from(MOMENTS))
     for place in range(0 if leaning.fault == "none" else count):
-        left = sum(_leaves_a_turn(Address.parse(at), line) for at, line in taken.items())
+        left = sum(_leaves_a_turn(at, line) for at, line in taken.items())
         if place == 0 and leaning.fault is not None:
             among = [pair for pair in pairs(target) if pair[1] == leaning.fault]
         else:
@@ -291,12 +291,12 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
         ordinals = [each for each in _ordinals(leaning, name) if each <= max(1, left) or not recovers]
         address = Address(point=name, ordinal=draw_(st.sampled_from(ordinals)))
         before = [] if left and recovers else list(_before(draw_, target, point(name)))
-        if any(taken.get(str(each), line.name) != line.name for each, line in before):
+        if any(taken.get(each, line.name) != line.name for each, line in before):
             continue
         for each, line in (*before, (address, FAULTS[fault])):
-            if str(each) in taken or (line.name in _ALONE and place):
+            if each in taken or (line.name in _ALONE and place):
                 continue
-            taken[str(each)] = line.name
+            taken[each] = line.name
             yield each, line
         if fault in _ALONE and place == 0:
             return
@@ -487,7 +487,8 @@ def _afterwards(draft: _Draft) -> Iterator[Step]:
             yield Control(session=session, action="resume")
 
 
-def _without_users(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+def without_users(ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """These operations without what users do among them."""
     return tuple(op for op in ops if op.do != "user")
 
 
@@ -498,7 +499,7 @@ def fault_of(fault: Fault) -> str:
     lines = [line for line in FAULTS.values() if line.applies(where)]
     # That a second worker looks for work is no other fault.
     unwatched = tuple(op for op in fault.ops if not (isinstance(op, MoveClock) or (isinstance(op, Start) and op.extra)))
-    for ops in (each for known in (fault.ops, unwatched) for each in (known, _without_users(known))):
+    for ops in (each for known in (fault.ops, unwatched) for each in (known, without_users(known))):
         for line in lines:
             if ops and ops == next(each.ops for each in line.plan(fault.at, where) if each.at == fault.at):
                 return line.name

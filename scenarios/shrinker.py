@@ -17,7 +17,7 @@ from faults.catalogue import point
 from faults.plan import Address, Fault, Op, Release, User
 from faults.table import FAULTS
 from scenarios.case import Bounce, Case, Open, Quit, Reply, Script, Send, Step
-from scenarios.schedules import fault_of
+from scenarios.schedules import fault_of, without_users
 
 Fails = Callable[[list[Case]], list[bool]]
 """Plays these candidates, perhaps side by side, and says of each whether it still fails in the same way."""
@@ -153,14 +153,15 @@ def _all_at_one_moment(case: Case) -> Iterator[Case]:
     """All inputs but the first, which is under way there, are sent at one moment, and nothing else is done by anybody."""
     acts = [op for fault in case.plan for op in fault.ops if op.do == "user" and op.step["do"] == "send"]
     acts += [User(step=send.model_dump(mode="json")) for send in _sends(case)[1:]]
-    later = {(op.step["session"], op.step["request"]): op for op in acts}
-    for first in _sends(case)[:1]:
-        later.pop((first.session, first.request), None)
-    opens = tuple(step for step in case.steps if isinstance(step, Open))
+    first = _sends(case)[:1]
+    known = {(send.session, send.request) for send in first}
+    later = {key: op for op in acts if (key := (op.step["session"], op.step["request"])) not in known}
+    opens = (step for step in case.steps if isinstance(step, Open))
+    steps: tuple[Step, ...] = (*opens, *first)
     for fault in case.plan if later else ():
-        broken = tuple(op for op in fault.ops if op.do != "user") or (Release(),)
+        broken = without_users(fault.ops) or (Release(),)
         moment = Fault(at=fault.at, ops=(*later.values(), *broken))
-        yield _said_alone(_with(case, plan=(moment,), steps=(*opens, *_sends(case)[:1])))
+        yield _said_alone(_with(case, plan=(moment,), steps=steps))
 
 
 def _sends(case: Case) -> list[Send]:
@@ -249,7 +250,7 @@ def _fewer_actions(case: Case) -> Iterator[Case]:
         if all(op.do in ("user", "release") for op in fault.ops):
             yield _with(case, plan=case.plan[:place] + case.plan[place + 1 :])
     for at_address in _each_moment(case):
-        yield from at_address(lambda fault: iter([tuple(op for op in fault.ops if op.do != "user")]))
+        yield from at_address(lambda fault: iter([without_users(fault.ops)]))
         yield from at_address(_each_op_less)
     if len({step.session for step in sends}) > 1:
         yield _in_one_session(case)

@@ -32,6 +32,7 @@ from faults.plan import (
     Fault,
     Freeze,
     Kill,
+    LockStore,
     MoveClock,
     Op,
     Raise,
@@ -46,6 +47,7 @@ from faults.plan import (
 BEYOND_LEASE_S = 60.0
 THREE_HOURS_S = 3 * 3600.0
 THIRTY_DAYS_S = 30 * 24 * 3600.0
+LOCKED_S = 1.0
 
 # Points at which a program can be told that the system refused it something. None is claimed yet.
 ERROR_POINTS: frozenset[str] = frozenset()
@@ -222,6 +224,10 @@ def _store_unreadable(point: Point) -> Ops:
     )
 
 
+def _store_locked(_: Point) -> Ops:
+    return (LockStore(for_s=LOCKED_S),)
+
+
 def _error(name: str) -> Callable[[Point], Ops]:
     return lambda _: (Raise(errno=name),)
 
@@ -327,6 +333,14 @@ _HEARD = _names(
     catalogue.PROVIDER_REPLY_CHUNK,
     catalogue.TOOL_DISPATCH_STORED,
     catalogue.TURN_COMMITTED,
+)
+
+# What comes next is written into a database.
+_WRITES_NEXT = _names(
+    catalogue.INPUT_RECEIVED,
+    catalogue.CONTROL_RECEIVED,
+    catalogue.REPLY_RECEIVED,
+    catalogue.TOOL_EFFECT_DONE,
 )
 
 # A worker has nothing to do before anybody has opened a session, so what a user does to one there would reach nobody.
@@ -487,6 +501,13 @@ _LINES: tuple[FaultLine, ...] = (
         "OWN-4 REC-1 EFF-10",
         _at(_store_unreadable),
         points=_STANDS,
+    ),
+    _line(
+        "store-locked",
+        "another program holds the write locks of the databases for a second when the process at the point would write",
+        "ADM-1 REC-2 REC-13",
+        _at(_store_locked),
+        points=_WRITES_NEXT,
     ),
     _line(
         "process-error",

@@ -15,6 +15,7 @@ from faults.plan import (
     Fault,
     Freeze,
     Kill,
+    LockStore,
     MoveClock,
     Raise,
     Reboot,
@@ -75,7 +76,7 @@ class Play:
                 self.frozen.add(self.role(op.role))
             case Freeze():
                 self.frozen.remove(self.role(op.role))
-            case Release() | Answer() | Raise():
+            case Release() | Answer() | Raise() | LockStore():
                 assert self.standing, "nobody stands there"
                 if isinstance(op, Answer):
                     assert self.point.role == "world"
@@ -152,6 +153,7 @@ def test_the_faults_asked_for_are_there() -> None:
         "provider-error",
         "chunk-doubled",
         "store-unreadable",
+        "store-locked",
         "killed-again",
         "killed-thrice",
         "input-during",

@@ -30,7 +30,7 @@ from scenarios import campaign, mutants, progress, schedules
 from scenarios.case import Bounce, Case, CaseError, File, Look, Open, SettleStep, parse
 from scenarios.engine import Engine, Judged, store_history
 from scenarios.lanes import Lanes
-from scenarios.schedules import Leaning
+from scenarios.schedules import Ground, Leaning
 from scenarios.shrinker import Shrinking, shrink
 from scenarios.target import Target
 from scenarios.versions import versions
@@ -49,6 +49,8 @@ SHRINK_PLAYS_MAX = 200
 LATE_POINT_S_MAX = 0.25
 SETTLE_S_MAX = 8.0
 WAITS = ("rest.missed", "point.awaited", "process.stayed")
+GROUNDS_MAX = 100
+GROUND = ("held", "inconclusive")  # what another schedule may build on
 NOTHING_TOLD = "nothing told yet"
 MISSING_SHOWN_MAX = 12
 
@@ -114,11 +116,12 @@ class Coverage:
 
     reached: Counter[tuple[str, int]] = field(default_factory=Counter)
     fired: Counter[tuple[str, int, str, str]] = field(default_factory=Counter)
+    followed: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, case: Case, lines: Iterable[Mapping[str, Any]]) -> None:
         """Count what this play reached."""
         faults = {str(fault.at): schedules.fault_of(fault) for fault in case.plan}
-        state = NOTHING_TOLD
+        state, first = NOTHING_TOLD, True
         for line in lines:
             data = line["data"]
             match line["kind"]:
@@ -129,6 +132,8 @@ class Coverage:
                 case "point.fired":
                     fault = faults[f"{data['point']}#{data['ordinal']}"]
                     self.fired[data["point"], data["ordinal"], state, fault] += 1
+                    self.followed[data["point"], fault] += not first
+                    first = False
 
     def often(self) -> frozenset[tuple[str, int]]:
         """The addresses that came in most of the schedules in which their point was heard of at all: one that every message
@@ -209,6 +214,7 @@ class _Exploration:
         self._key = f"{lanes.target.name} {self._wish.mutant or ''}".strip().encode()
         self._known: set[str] = set()
         self._chances = Counter[str]()
+        self._grounds: list[Ground] = []
         self._unjudged = 0
         self._evidence: dict[str, Judged] = {}
         self._began = self._told = time.monotonic()
@@ -235,9 +241,18 @@ class _Exploration:
         """The batch of schedules that begins with this one."""
         target, coverage = self._lanes.target, self._explored.coverage
         turns, missing = schedules.turns(target), frozenset(coverage.missing(target))
-        reached, often = frozenset(coverage.reached), coverage.often()
+        reached, often, grounds = (
+            frozenset(coverage.reached),
+            coverage.often(),
+            tuple(self._grounds[:: 1 + len(self._grounds) // GROUNDS_MAX]),
+        )
+        followed = dict(coverage.followed)
         drawn = (
-            schedules.draw(target, f"{self._wish.seed}/{n}", Leaning(missing, turns[n % len(turns)], reached, often))
+            schedules.draw(
+                target,
+                f"{self._wish.seed}/{n}",
+                Leaning(missing, turns[n % len(turns)], reached, often, grounds, followed),
+            )
             for n in range(number, min(number + BATCH, self._wish.examples))
         )
         bound_s = mutants.SETTLE_S_MAX if self._wish.mutant else SETTLE_S_MAX
@@ -295,6 +310,8 @@ class _Exploration:
             explored.statuses[cell.status] += 1
             if drawn:
                 explored.coverage.add(case, judged.lines)
+                if cell.status in GROUND and (ground := schedules.ground(case, judged.lines)):
+                    self._grounds.append(ground)
             if cell.status == "void":
                 path = campaign.case_path(self._out, case.id)
                 writer.atomic_write(path, case.to_json())

@@ -10,7 +10,7 @@ is given from outside (`Leaning`), since it depends on what earlier schedules ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from random import Random
@@ -47,6 +47,11 @@ from scenarios.target import Target
 INPUTS_MAX = 3
 SESSIONS_MAX = 2
 MOMENTS = (1, 2, 2, 3, 3, 4)
+MOMENTS_MAX = 4
+BUILT_ON = (False, True)
+ACTS = (*("nothing",) * 6, *("input",) * 3, "again", "pause", "stop", "resume", "reconnect")
+PLAIN = (True, True, True, False)
+NEAR = (8, 16, 200)  # how many addresses after what broke last may break next
 FIRST_HITS = (1, 1, 1, 1, 1, 1)
 LATER_HITS = (2, 3)
 MISSING_WEIGHT = 6
@@ -78,6 +83,7 @@ _LEAVES_A_TURN = frozenset(
 _NO_TURN = frozenset({"worker.idle", "work.claimed", "work.released", "turn.committed", "control.applied"})
 _PLAIN_DEATHS = ("worker-killed", "killed-again")
 _ACTS_ALONE = ("pause-at", "stop-at", "input-during")
+_KINDS = {"deeper": (*_PLAIN_DEATHS, *_ACTS_ALONE), "death": _PLAIN_DEATHS, "user": _ACTS_ALONE}
 # Where a process may be when it is told to go.
 _FIRST_EXITS = (catalogue.TURN_BEGUN, catalogue.PROVIDER_REPLY_CHUNK, catalogue.TOOL_DISPATCH_STORED)
 _FIRST_EXITS_APP = (catalogue.INPUT_ACKNOWLEDGED, catalogue.PROVIDER_REPLY_CHUNK, catalogue.TOOL_DISPATCH_STORED)
@@ -108,16 +114,42 @@ SAME_IDS = (False, False, False, False, False, True)
 
 
 @dataclass(frozen=True, slots=True)
+class Ground:
+    """A schedule that was played, and where it can break once more. case: it, with the moments alone that came about.
+    reached: the addresses that it came to after these."""
+
+    case: Case
+    reached: tuple[Address, ...]
+
+    @property
+    def kind(self) -> str:
+        """What it broke last, in short: of grounds that are alike one is as good as another."""
+        return f"{self.case.plan[-1].at.point} {self.case.fault}" if self.case.plan else ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether nobody decides about the work in it and no second worker looks for it, so that it goes on as it was."""
+        ops = [op for fault in self.case.plan for op in fault.ops]
+        return not any(
+            (isinstance(op, User) and op.step["do"] in ("control", "quit")) or (isinstance(op, Start) and op.extra)
+            for op in ops
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Leaning:
     """What generation leans towards. missing: pairs of point and fault that no schedule has brought about yet. fault: the
     one whose turn it is, for the first moment; `none` draws no moment, None leaves it open. reached: addresses that some
     schedule has come to, as point and ordinal; later hits of a point are drawn from these alone. None leaves them open.
-    often: those that most schedules have come to."""
+    often: those that most schedules have come to. grounds: schedules that have been played, on which another may build.
+    followed: how often a pair of point and fault has come about after another moment."""
 
     missing: frozenset[tuple[str, str]] = frozenset()
     fault: str | None = None
     reached: frozenset[tuple[str, int]] | None = None
     often: frozenset[tuple[str, int]] = frozenset()
+    grounds: tuple[Ground, ...] = ()
+    followed: Mapping[tuple[str, str], int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -148,6 +180,11 @@ def pairs(target: Target) -> tuple[tuple[str, str], ...]:
         and possible(target, line.plan(Address(point=name), point(name)))
         and not (target.stdio and line.name == "input-during")  # who stands there is the one who would have to hear it
     )
+
+
+@cache
+def _of_point(target: Target, name: str) -> tuple[tuple[str, str], ...]:
+    return tuple(pair for pair in pairs(target) if pair[0] == name)
 
 
 @cache
@@ -214,13 +251,21 @@ def _backend(seed_: str) -> str:
 
 @st.composite
 def schedules(draw_: st.DrawFn, target: Target, leaning: Leaning = Leaning()) -> Case:
-    """The strategy: one case for this target, with nothing in it that the target cannot be asked for."""
+    """The strategy: one case for this target, with nothing in it that the target cannot be asked for.
+
+    Half of them, once there are any, build on one that was played: they break once more where that one surely came.
+    """
+    if leaning.grounds and leaning.fault != "none" and draw_(st.sampled_from(BUILT_ON)):
+        built = _built_on(draw_, target, leaning)
+        if built is not None:
+            return built
     sessions = [f"s{i + 1}" for i in range(draw_(st.integers(1, SESSIONS_MAX if target.sends_controls else 1)))]
     draft = _Draft(target, alone=len(sessions) == 1)
     inputs = [_input(draw_, draft, session) for session in draw_(_sessions_of_inputs(sessions))]
     draft.first, later = inputs[0], inputs[1:] if target.sends_controls else []
     for where, fault in _moments(draw_, target, leaning):
-        _add_moment(draw_, draft, where, fault, later)
+        if _add_moment(draw_, draft, where, fault, later):
+            _provide(draft, where)
     at_rest = [each for each in inputs if each in later or each is inputs[0] or not target.sends_controls]
     for number, send in enumerate(at_rest):
         if number:
@@ -229,6 +274,105 @@ def schedules(draw_: st.DrawFn, target: Target, leaning: Leaning = Leaning()) ->
         draft.steps.append(send)
         draft.sent.append(send)
     return _case(draft, sessions)
+
+
+def ground(case: Case, lines: Iterable[Mapping[str, Any]]) -> Ground | None:
+    """What can be built on this schedule, which was played with this history; None where nothing more can break in it.
+
+    Of an app's points all count, and of the others those after the last moment, unless that was an app's: which of them
+    comes first there is nobody's choice.
+    """
+    reached: list[Address] = []
+    fired: list[Address] = []
+    later = 0
+    for line in lines:
+        if line["kind"] in ("point.reached", "point.fired"):
+            at = Address(point=line["data"]["point"], ordinal=line["data"]["ordinal"])
+            if line["kind"] == "point.reached":
+                reached.append(at)
+            else:
+                fired.append(at)
+                later = 0 if point(at.point).role == "app" else len(reached)
+    plan = tuple(each for each in case.plan if each.at in fired)
+    ops = [op for each in plan for op in each.ops]
+    if len(plan) >= MOMENTS_MAX or any(op.do in ("freeze", "await", "break_store") for op in ops):
+        return None
+    usable = [
+        at for at in reached if at not in fired and not point(at.point).frequent and at.point != catalogue.WORKER_IDLE.name
+    ]
+    app = [at for at in usable if point(at.point).role == "app"]
+    others = [at for at in reached[later:] if at in usable and at not in app]
+    if not (app or others):
+        return None
+    return Ground(case.model_copy(update={"plan": plan}), (*others, *sorted(app, key=str)))
+
+
+def _built_on(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Case | None:
+    """A schedule that was played, with more moments; None where there is no room for one.
+
+    What is to break comes first, and then where it can: each pair of point and fault has its turn after something else,
+    whatever few or many schedules come to that point.
+    """
+    near, kind = draw_(st.sampled_from(NEAR)), draw_(st.sampled_from(_DEEPER))
+    faults = {(name, fault) for name, fault in _later(target, kind) if fault not in _ALONE}
+    found: dict[tuple[str, str], list[tuple[Ground, Address]]] = {}
+    for ground in leaning.grounds:
+        for at in ground.reached[:near]:
+            for pair in _of_point(target, at.point):
+                if pair in faults:
+                    found.setdefault(pair, []).append((ground, at))
+    if not found:
+        return None
+    pair = draw_(st.sampled_from(_fewest(leaning, found)))
+    plain = [each for each in found[pair] if each[0].plain] if draw_(st.sampled_from(PLAIN)) else []
+    kinds: dict[str, list[tuple[Ground, Address]]] = {}
+    for each in plain or found[pair]:
+        kinds.setdefault(each[0].kind, []).append(each)
+    ground, at = draw_(st.sampled_from(kinds[draw_(st.sampled_from(list(kinds)))]))
+    case = ground.case
+    opened = [step.session for step in case.steps if isinstance(step, Open)]
+    draft = _Draft(
+        target,
+        alone=len(opened) == 1,
+        watched=any(isinstance(op, Start) and op.extra for each in case.plan for op in each.ops),
+        replies=dict(case.script.replies),
+        first=next(step for step in case.steps if isinstance(step, Send)),
+        steps=list(case.steps),
+        plan={str(each.at): each for each in case.plan},
+        calls=sum(len(reply.calls) for replies in case.script.replies.values() for reply in replies),
+    )
+    later = [_input(draw_, draft, draw_(st.sampled_from(opened)))] if target.sends_controls else []
+    if not _add_moment(draw_, draft, at, FAULTS[pair[1]], later):
+        return None
+    # What comes after a death or a control is other than it was; after one more input, much the same.
+    left = ground.reached[ground.reached.index(at) + 1 :] if pair[1] == "input-during" else ()
+    while left and len(draft.plan) < MOMENTS_MAX:
+        among = {each: at for at in reversed(left[:near]) for each in _of_point(target, at.point) if each in faults}
+        if not among:
+            break
+        pair = draw_(st.sampled_from(_fewest(leaning, among)))
+        if not _add_moment(draw_, draft, among[pair], FAULTS[pair[1]], later):
+            break
+        left = left[left.index(among[pair]) + 1 :] if pair[1] == "input-during" else ()
+    if later:
+        del draft.replies[later[0].text]
+    if draft.controlled and not isinstance(case.steps[-1], Control):
+        draft.steps += _afterwards(draft)
+    return case.model_copy(
+        update={
+            "fault": draft.faults[-1],
+            "script": Script(replies=draft.replies),
+            "steps": (*(each for each in _files(draft) if each not in draft.steps), *draft.steps),
+            "plan": tuple(draft.plan.values()),
+        }
+    )
+
+
+def _fewest(leaning: Leaning, found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Those of these pairs that have followed something else least often."""
+    among = list(found)
+    least = min(leaning.followed.get(pair, 0) for pair in among)
+    return [pair for pair in among if leaning.followed.get(pair, 0) == least]
 
 
 def _sessions_of_inputs(sessions: list[str]) -> st.SearchStrategy[list[str]]:
@@ -286,7 +430,7 @@ def _moments(draw_: st.DrawFn, target: Target, leaning: Leaning) -> Iterator[tup
             among = [pair for pair in pairs(target) if pair[1] == leaning.fault]
         else:
             among = _later(target, draw_(st.sampled_from(_LATER_IN_RECOVERY if left else _LATER)))
-        name, fault = draw_(_pair(leaning, among))
+        name, fault = draw_(_pair(leaning, among if place == 0 else _fewest(leaning, among)))
         recovers = point(name).moment == "recovery"
         ordinals = [each for each in _ordinals(leaning, name) if each <= max(1, left) or not recovers]
         address = Address(point=name, ordinal=draw_(st.sampled_from(ordinals)))
@@ -308,6 +452,7 @@ def _leaves_a_turn(at: Address, line: str) -> bool:
     return line in _LEAVES_A_TURN and where.role != "app" and where.moment != "graceful exit" and where.name not in _NO_TURN
 
 
+_DEEPER = ("deeper", "deeper", "deeper", "deeper", "any")
 # Of which kind a later moment is: any pair, a plain death, or a user who acts with nobody dead; these last ones alone in a
 # recovery, where a turn is left to one.
 _LATER = ("any", "any", "any", "death", "user")
@@ -318,11 +463,13 @@ _LATER_IN_RECOVERY = ("any", "death", "recovery: any", "recovery: user")
 def _later(target: Target, kind: str) -> list[tuple[str, str]]:
     """The pairs of this kind; all, where the target has none."""
     where, _, what = kind.rpartition(": ")
-    faults = {"death": _PLAIN_DEATHS, "user": _ACTS_ALONE}.get(what)
+    faults = _KINDS.get(what)
     found = [
         (name, fault)
         for name, fault in pairs(target)
-        if (not where or point(name).moment == where) and (faults is None or fault in faults)
+        if (not where or point(name).moment == where)
+        and (faults is None or fault in faults)
+        and (what != "deeper" or point(name).role != "app")
     ]
     return found or list(pairs(target))
 
@@ -373,13 +520,13 @@ def _provide(draft: _Draft, at: Address) -> None:
     draft.replies[draft.first.text] = found
 
 
-def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine, later: list[Send]) -> None:
+def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine, later: list[Send]) -> bool:
+    """Plan this fault here, with what users do; False where something else is planned that leaves no room for it."""
     plan = line.plan(where, point(where.point))
     if any(str(each.at) in draft.plan for each in plan) or (draft.watched and _reboots(plan)):
-        return
-    _provide(draft, where)
+        return False
     acts: tuple[Op, ...] = ()
-    if draft.target.sends_controls and line.name not in _ALONE:
+    if draft.target.sends_controls and line.name not in _ALONE and line.name not in _ACTS_ALONE:
         acts = tuple(User(step=step.model_dump(mode="json")) for step in _acts_at(draw_, draft, later))
     if _may_be_watched(draft, where, line) and not _reboots(plan) and draw_(st.sampled_from(SECOND_WORKERS)):
         draft.watched = True
@@ -392,6 +539,7 @@ def _add_moment(draw_: st.DrawFn, draft: _Draft, where: Address, line: FaultLine
         draft.controlled.add(SESSION)
     if line.name == "input-during":
         draft.replies.setdefault("and one thing more", (Reply(text="One thing more."),))
+    return True
 
 
 def _reboots(plan: tuple[Fault, ...]) -> bool:
@@ -413,9 +561,7 @@ def _may_be_watched(draft: _Draft, where: Address, line: FaultLine) -> bool:
 
 def _acts_at(draw_: st.DrawFn, draft: _Draft, later: list[Send]) -> list[Step]:
     """What users do while a process stands at an address: at most one thing."""
-    kind = draw_(
-        st.sampled_from(("nothing", "nothing", "nothing", "input", "again", "pause", "stop", "resume", "reconnect"))
-    )
+    kind = draw_(st.sampled_from(ACTS))
     match kind:
         case "input":
             return [later.pop()] if later else []
@@ -463,8 +609,6 @@ def _acts_at_rest(draw_: st.DrawFn, target: Target, sent: list[Send]) -> list[St
 
 
 def _case(draft: _Draft, sessions: Iterable[str]) -> Case:
-    tools = {call.tool for replies in draft.replies.values() for reply in replies for call in reply.calls}
-    files = [NOTES] if tools & {"read", "grep"} else []
     return Case(
         id="explored",
         target=draft.target.name,
@@ -473,9 +617,15 @@ def _case(draft: _Draft, sessions: Iterable[str]) -> Case:
         fault=draft.faults[-1] if draft.faults else "none",
         entrance=draft.target.entrances[0],
         script=Script(replies=draft.replies),
-        steps=(*files, *(Open(session=each) for each in sessions), *draft.steps, *_afterwards(draft)),
+        steps=(*_files(draft), *(Open(session=each) for each in sessions), *draft.steps, *_afterwards(draft)),
         plan=tuple(draft.plan.values()),
     )
+
+
+def _files(draft: _Draft) -> list[Step]:
+    """The files that have to be there for its calls."""
+    tools = {call.tool for replies in draft.replies.values() for reply in replies for call in reply.calls}
+    return [NOTES] if tools & {"read", "grep"} else []
 
 
 def _afterwards(draft: _Draft) -> Iterator[Step]:

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from faults.catalogue import point
-from faults.plan import Address, Fault, Kill, MoveClock, Start, User
+from faults.plan import Address, Fault, Kill, MoveClock, Op, Start, Terminate, User
 from faults.table import FAULTS
-from scenarios.case import PLANNED, Case, Control, Open, Send, parse
-from scenarios.schedules import Leaning, draw, fault_of, pairs, schedules, turns
+from scenarios.case import PLANNED, Case, Control, File, Open, Send, parse
+from scenarios.schedules import Ground, Leaning, draw, fault_of, ground, pairs, schedules, turns
 from scenarios.shrinker import fair
 from scenarios.targets import TARGETS
-from tests.scenarios.plans import at
+from tests.scenarios.plans import at, moment
 
 REFERENCE, NAIVE = TARGETS["reference"], TARGETS["naive"]
 
@@ -92,10 +92,87 @@ def test_what_a_turn_leaves_to_recovery_meets_more_in_it() -> None:
     for n in range(200):
         plan = draw(REFERENCE, f"6/{n}", Leaning(fault="worker-killed")).plan
         later.update(point(fault.at.point).moment for fault in plan[1:])
-        deaths = [fault.at.point for fault in plan if any(isinstance(op, Kill) for op in fault.ops)]
+        deaths = [fault.at.point for fault in plan if any(map(_kills, fault.ops))]
         if any(point(fault.at.point).moment == "recovery" for fault in plan):
             assert set(deaths) - {"turn.committed", "work.released", "work.claimed", "worker.idle"}, plan
     assert later["recovery"] > later.total() / 3
+
+
+def _kills(op: Op) -> bool:
+    return isinstance(op, Kill) or (isinstance(op, Terminate) and not op.grace)
+
+
+def _history(*lines: tuple[str, str]) -> list[dict[str, object]]:
+    """A history of points that were reached and fired, each given as its kind and address."""
+    ats = [(kind, Address.parse(text)) for kind, text in lines]
+    return [{"kind": f"point.{kind}", "data": {"point": at.point, "ordinal": at.ordinal}} for kind, at in ats]
+
+
+def _ground() -> Ground:
+    case = draw(REFERENCE, "9/0", Leaning(fault="none"))
+    planned = case.model_copy(
+        update={"plan": (moment("turn.begun#7", Kill(), Start(role="worker")), moment("reply.stored#7"))}
+    )
+    found = ground(
+        planned,
+        _history(
+            ("reached", "input.received#1"),
+            ("reached", "work.claimed#1"),
+            ("reached", "turn.begun#7"),
+            ("fired", "turn.begun#7"),
+            ("reached", "recovery.facts.loaded#1"),
+            ("reached", "event.sent#1"),
+            ("reached", "worker.idle#1"),
+            ("reached", "recovery.decision.stored#1"),
+        ),
+    )
+    assert found is not None
+    return found
+
+
+def test_a_schedule_that_was_played_is_built_on_where_it_came_after_it_broke() -> None:
+    found = _ground()
+    assert [str(each.at) for each in found.case.plan] == ["turn.begun#7"], "what nobody came to is left out"
+    assert [str(each) for each in found.reached] == [
+        "recovery.facts.loaded#1",
+        "recovery.decision.stored#1",
+        "input.received#1",  # an app's: nobody chooses whether it comes before or after
+    ]
+
+
+def test_nothing_is_built_on_what_wants_the_stage_for_itself() -> None:
+    case = draw(REFERENCE, "9/0", Leaning(fault="none"))
+    taken_over = case.model_copy(
+        update={"plan": FAULTS["overtaken"].plan(Address(point="turn.begun"), point("turn.begun"))}
+    )
+    lines = _history(("fired", "turn.begun#1"), ("reached", "reply.stored#1"))
+    assert ground(taken_over, lines) is None
+    assert ground(case, _history()) is None, "nothing was reached"
+
+
+def test_what_builds_on_a_schedule_keeps_it_and_breaks_where_it_came() -> None:
+    base = _ground()
+    drawn = [draw(REFERENCE, f"3/{n}", Leaning(grounds=(base,))) for n in range(60)]
+    built = [case for case in drawn if case.plan[:1] == base.case.plan[:1] and len(case.plan) > 1]
+    assert 15 < len(built) < 50
+    for case in built:
+        assert case.plan[1].at in base.reached
+        kept = [step for step in case.steps if not isinstance(step, File)]
+        assert kept[: len(base.case.steps)] == list(base.case.steps)
+        assert dict(case.script.replies).items() >= dict(base.case.script.replies).items()
+        assert fair(case) and parse(json.loads(case.to_json()), "here") == case
+        sent = [op.step["text"] for fault in case.plan for op in fault.ops if isinstance(op, User) and "text" in op.step]
+        assert set(sent) <= set(case.script.replies), "the model has an answer to each input"
+
+
+def test_what_followed_least_has_its_turn() -> None:
+    base = _ground()
+    pair = ("recovery.decision.stored", "input-during")
+    often = {each: 5 for each in pairs(REFERENCE) if each != pair}
+    drawn = [draw(REFERENCE, f"3/{n}", Leaning(grounds=(base,), followed=often)) for n in range(60)]
+    chosen = [case for case in drawn if len(case.plan) > 1 and case.plan[0] == base.case.plan[0]]
+    second = Counter((case.plan[1].at.point, fault_of(case.plan[1])) for case in chosen)
+    assert second[pair] > len(chosen) / 2
 
 
 def test_a_second_worker_leaves_the_fault_its_name() -> None:
